@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
@@ -33,7 +34,7 @@ var (
 	errNone   = fmt.Errorf("%w: no source is given", ErrSource)
 
 	// ErrUnfit is returned when rows of the source cannot come into the table, or a row cannot.
-	ErrUnfit = errors.New("migrate: the table does not take what the source has")
+	ErrUnfit = fault.ErrUnfit
 
 	// ErrDiffers is returned when a step asks for a complete verification that found no difference, and there is none.
 	ErrDiffers = errors.New("migrate: it is not verified that the table has what the source has")
@@ -41,7 +42,7 @@ var (
 
 // A Migration brings the rows of a source into a table. Any number of processes may have it open. It is safe for concurrent use.
 type Migration struct {
-	table  *session.Table
+	table  *layouts.Table
 	source Source
 }
 
@@ -53,7 +54,21 @@ func New(tbl *store.Table, source Source) (*Migration, error) {
 	if tbl == nil {
 		return nil, errors.New("migrate: no table is given")
 	}
-	m := &Migration{table: (*session.Table)(tbl), source: cmp.Or(source, Source(none{}))}
+	return into(layouts.Of((*session.Table)(tbl)), source)
+}
+
+// Open is [New] for the table that has a name. It may be one of pages: then neither a dual write nor a copy replaces a page that
+// somebody has written since it was read, and rows that expire are [ErrUnfit]. One that is not there is [store.ErrNoTable].
+func Open(ctx context.Context, st *store.Store, table string, source Source) (*Migration, error) {
+	tbl, err := layouts.Open(ctx, session.Of(st), table)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: open table %q: %w", table, err)
+	}
+	return into(tbl, source)
+}
+
+func into(tbl *layouts.Table, source Source) (*Migration, error) {
+	m := &Migration{table: tbl, source: cmp.Or(source, Source(none{}))}
 	s, tenants := source.(tenanted)
 	tenants = tenants && s.hasTenants(m.table.Now().Meta.Tenants)
 	switch t := m.table.Now(); {
@@ -66,7 +81,7 @@ func New(tbl *store.Table, source Source) (*Migration, error) {
 	case t.Meta.AppendOnly() && source != nil && !appends(source):
 		return nil, fmt.Errorf("%w: table %q only appends, and rows of the source are replaced: make one that is conditional, or neither", ErrUnfit, t.Meta.Name)
 	}
-	if s, is := source.(interface{ into(*session.Table) bool }); is && s.into(m.table) {
+	if s, is := source.(interface{ into(*session.Table) bool }); is && s.into(m.table.Table) {
 		return nil, fmt.Errorf("%w: table %q would come into itself: make another one", ErrUnfit, m.table.Now().Meta.Name)
 	}
 	return m, nil
@@ -113,11 +128,14 @@ func (m *Migration) each(ctx context.Context, do func(*Migration) error) error {
 
 // of returns the migration of the rows of one tenant.
 func (m *Migration) of(ctx context.Context, tenant string, from Source) (*Migration, error) {
-	if err := m.source.(tenanted).carryPolicy(ctx, tenant, m.table); err != nil {
+	if err := m.source.(tenanted).carryPolicy(ctx, tenant, m.table.Table); err != nil {
 		return nil, err
 	}
 	into, err := m.table.ForTenant(ctx, tenant)
-	return &Migration{table: into, source: from}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Migration{table: layouts.Of(into), source: from}, nil
 }
 
 // Counts are how many rows a pass met, by what became of them. The fields are integers: Copied into the table, Equal there before,
@@ -209,7 +227,7 @@ func (m *Migration) Abort(ctx context.Context) error {
 // Cutover makes the table the one that applications write. It asks for a complete verification without differences, after all was
 // copied. From then on [Mirror.Write] is [ErrCutOver].
 //
-// Of a table with Conditional nothing is lost whatever still goes on. In any other one a dual write that sleeps since before the
+// Of a table with Conditional, or of pages, nothing is lost whatever still goes on. In any other one a dual write that sleeps since before the
 // cut-over may replace what was written after it: stop the writers first, or wait until none can be under way.
 func (m *Migration) Cutover(ctx context.Context) error {
 	ready := func(rec catalogue.Migration) error {

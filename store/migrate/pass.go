@@ -20,6 +20,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -203,7 +204,7 @@ func (p *pass) sees(ctx context.Context, found []Found) (*round, error) {
 	for i := range r.out {
 		r.out[i] = new(outcome)
 	}
-	if r.t, r.seen, err = r.t.See(ctx, keys); err != nil {
+	if r.t, r.seen, err = p.table.See(ctx, r.t, keys); err != nil {
 		return nil, err
 	}
 	return r, p.wish(ctx, r)
@@ -220,9 +221,9 @@ func (p *pass) mend(ctx context.Context, r *round, which []int) error {
 	}
 	all, err := p.reconcile(ctx, rows, false)
 	for n, i := range which {
-		mixed := r.out[i].mixed
+		mixed, added := r.out[i].mixed, r.out[i].added
 		*r.out[i] = all[n]
-		r.out[i].mixed = mixed || all[n].mixed
+		r.out[i].mixed, r.out[i].added = mixed || all[n].mixed, added || all[n].added
 	}
 	return err
 }
@@ -310,7 +311,34 @@ func (p *pass) copyRows(ctx context.Context, rec catalogue.Migration, found []Fo
 			return err
 		}
 	}
+	if p.table.Pages != nil {
+		return p.copyIntoPages(ctx, found)
+	}
 	return p.copyBatch(ctx, rec, found)
+}
+
+// copyIntoPages has rows that the source was found to have looked at again, page by page.
+func (p *pass) copyIntoPages(ctx context.Context, found []Found) error {
+	if err := p.going(ctx); err != nil {
+		return err
+	}
+	rows, r := make([]store.Row, len(found)), &round{found: found}
+	for i, f := range found {
+		rows[i] = f.Row
+	}
+	var err error
+	if r.keys, err = bykey.KeysOf(ctx, p.table.Now(), rows); err != nil {
+		return err
+	}
+	all, err := p.reconcile(ctx, rows, false)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		r.out = append(r.out, &all[i])
+	}
+	p.countCopied(r)
+	return nil
 }
 
 // copyBatch puts the rows that the table has not, and reconciles those that it has otherwise.
@@ -325,20 +353,18 @@ func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []F
 	ctx, cancel := following(ctx) // who has put rows looks at the source again, whatever happens
 	defer cancel()
 	var fresh, other []int
-	copied := make([]bool, len(found))
 	for i, w := range r.wish {
 		switch {
 		case r.out[i].refused != nil, w.is(r.t, &r.seen[i]):
 		case w.record != nil && r.seen[i].Untouched():
-			fresh = append(fresh, i)
-			copied[i] = true
+			fresh, r.out[i].added = append(fresh, i), true
 		default:
 			other = append(other, i)
 		}
 	}
 	if asOf, earlier := p.asOf(rec); earlier {
 		var lasting []int
-		lasting, fresh = divide(fresh, func(i int) bool { return r.found[i].lasting() })
+		lasting, fresh = chunks.Divide(fresh, func(i int) bool { return r.found[i].lasting() })
 		if _, err := r.store(ctx, 0, lasting, p.asEarlier(asOf)); err != nil {
 			return err
 		}
@@ -350,7 +376,7 @@ func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []F
 		}
 		for _, i := range fresh {
 			if !made[i] && r.out[i].refused == nil {
-				other, copied[i] = append(other, i), false
+				other, r.out[i].added = append(other, i), false
 			}
 		}
 	} else {
@@ -363,9 +389,15 @@ func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []F
 	if err := p.mend(ctx, r, other); err != nil {
 		return err
 	}
+	p.countCopied(r)
+	return nil
+}
+
+// countCopied counts the rows of a round that was copied.
+func (p *pass) countCopied(r *round) {
 	p.count(r, func(i int, one *Counts) {
 		switch out := r.out[i]; {
-		case copied[i]:
+		case out.added:
 			one.Copied++
 		case out.changed:
 			one.Mended++
@@ -373,7 +405,6 @@ func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []F
 			one.Equal++
 		}
 	})
-	return nil
 }
 
 // insert puts rows that the table has not, and returns those that the source has otherwise by then.
@@ -431,20 +462,13 @@ func (p *pass) count(r *round, each func(i int, one *Counts)) {
 
 // tableRows reads a part of the table, and hands its rows on in batches.
 func (p *pass) tableRows(ctx context.Context, part inspect.Part, do func(rows []store.Row) error) error {
-	t := p.table.Now()
-	return chunks.InBatches(ctx, t.Data, t.Rows(part.Index, part.Of), func(batch []driver.Row) error {
-		var rows []store.Row
-		for _, row := range batch {
-			r, err := t.Opened(ctx, t.Data, row, nil, new(rowcodec.Scratch))
-			if err != nil {
-				return err
+	return p.table.Scan(ctx, part, func(t *engine.Engine, found []layouts.Row) error {
+		rows := make([]store.Row, len(found))
+		for i, f := range found {
+			if f.Err != nil {
+				return f.Err
 			}
-			if r != nil {
-				rows = append(rows, t.Row(r, nil))
-			}
-		}
-		if len(rows) == 0 {
-			return nil
+			rows[i] = t.Row(f.Record, nil)
 		}
 		p.batch(len(rows))
 		return do(rows)
@@ -472,7 +496,7 @@ func (f *Found) lasting() bool { return f.Exists && f.Expires.IsZero() && !f.Mix
 // Mirror has told the table of these writes. Where it has, by a clock that is wrong, an index entry that leads to nothing is left.
 func (p *pass) backdate(ctx context.Context, rec catalogue.Migration, asOf time.Time, found []Found) (others []Found, err error) {
 	prepared := time.UnixMilli(rec.Prepared)
-	rows, others := divide(found, func(f Found) bool { return f.lasting() && !f.Written.IsZero() && f.Written.Before(prepared) })
+	rows, others := chunks.Divide(found, func(f Found) bool { return f.lasting() && !f.Written.IsZero() && f.Written.Before(prepared) })
 	if len(rows) == 0 {
 		return others, nil
 	}
@@ -497,16 +521,4 @@ func (p *pass) backdate(ctx context.Context, rec catalogue.Migration, asOf time.
 	p.rows.Copied += len(rows)
 	p.mu.Unlock()
 	return others, nil
-}
-
-// divide returns the elements for which a function holds, and the others.
-func divide[T any](all []T, holds func(T) bool) (some, others []T) {
-	for _, one := range all {
-		if holds(one) {
-			some = append(some, one)
-		} else {
-			others = append(others, one)
-		}
-	}
-	return some, others
 }

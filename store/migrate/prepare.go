@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -134,13 +134,13 @@ func (p *Plan) compare(t *rowcodec.View, d Description) {
 			p.Notes = append(p.Notes, fmt.Sprintf("The source has no column %q: it is null in all rows.", c.Name))
 		}
 	}
-	if !t.Meta.Conditional {
+	if !t.Meta.Conditional && !t.Meta.Paged() {
 		p.Notes = append(p.Notes, "The table is not conditional: before the cut-over, stop the writers or wait until no dual write can be under way.")
 	}
 	switch {
 	case t.Meta.Expires():
 	case d.TTL > 0:
-		unfit("The source keeps rows for %v by default, and those of the table do not expire: make the table with a time to live, and not conditional.", d.TTL)
+		unfit("The source keeps rows for %v by default, and those of the table do not expire: make one with a time to live, neither conditional nor of pages.", d.TTL)
 	default:
 		p.Notes = append(p.Notes, "No row of the table expires: a row of the source that does is refused, and keeps the cut-over from being made.")
 	}
@@ -206,27 +206,9 @@ func (m *Migration) sampleRows(ctx context.Context, p *Plan, s *sampling) error 
 			return err
 		}
 		for _, r := range records {
-			s.bytes += size(t.View, r)
+			s.bytes += layouts.Size(t.View, r)
 		}
 	}
 	p.Sampled, s.left, s.took = p.Sampled+len(found), s.left-len(found), s.took+time.Since(began)
 	return nil
-}
-
-// size returns how many bytes the cells of a row and its index entries have.
-func size(t *rowcodec.View, r *rowcodec.Record) (n int) {
-	var puts []driver.Mutation
-	if len(r.Search) > 0 { // some columns are searched
-		puts = t.PutPostings([]*rowcodec.Record{r})
-	}
-	if len(r.Key) > 0 {
-		puts = append(puts, t.Mutation(r))
-	}
-	for _, m := range puts {
-		n += len(m.Row)
-		for _, cell := range m.Puts {
-			n += len(cell.Qualifier) + len(cell.Value)
-		}
-	}
-	return n
 }

@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
+	"github.com/rangecrypt/rangecrypt/store/internal/pages"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -30,6 +31,9 @@ import (
 // values being written again, he might find the row as it should be at the end, just before a sleeper who has read old values from the source
 // puts them there. A copy may write a row that nobody has ever written without a look at the source: what writers do leaves a key cell for ever.
 //
+// In a table of pages it is the same with a page in place of the row: all that it has of it is replaced together, and a page that is
+// cut changes. Who has written the source writes the page in any case; one that was not there is made, even without a row.
+//
 // In any other table the last write wins, so the operation ends only when the row of the table, read before that of the source, is
 // equal to it. Who has deleted a row in the source deletes it here in any case. Nor does who has written it leave a copy that counts as
 // made before the migration began: another copy, of what the source had before, may come later, and count as made at the same time. That
@@ -41,6 +45,7 @@ type outcome struct {
 	refused error // why the table does not take it
 	mixed   bool  // its values expire at different times
 	deleted bool  // this call has deleted the row, whether it was there or not
+	added   bool  // the table did not have it
 }
 
 // A wish is what a row of the table is to be, as the source has it.
@@ -61,12 +66,15 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 	}
 	if !f.Expires.IsZero() {
 		if !t.Meta.Expires() {
-			return w, fmt.Errorf("%w: the row expires, and rows of the table do not: make it with a time to live, and not conditional", ErrUnfit)
+			return w, fmt.Errorf("%w: the row expires, and rows of the table do not: make one with a time to live, neither conditional nor of pages", ErrUnfit)
 		}
 		w.ttl = lifeUntil(f.Expires)
 	}
 	var err error
 	w.record, err = t.View.Expiring(w.ttl).Check(w.row)
+	if err == nil && t.Meta.Paged() {
+		err = pages.Fits(t.View, w.record)
+	}
 	return w, err
 }
 
@@ -103,20 +111,8 @@ func (w wish) is(t *engine.Engine, seen *engine.Seen) bool {
 	case w.record == nil:
 		return was.Expires != 0 && was.Expires <= soon
 	}
-	return alike(t, was, w.record)
-}
-
-func alike(t *engine.Engine, a, b *rowcodec.Record) bool {
-	if (a.Expires == 0) != (b.Expires == 0) || max(a.Expires, b.Expires)-min(a.Expires, b.Expires) > sameTime {
-		return false
-	}
-	for i, c := range t.Columns {
-		x, y := a.Values[len(t.Parts)+i], b.Values[len(t.Parts)+i]
-		if (x == nil) != (y == nil) || x != nil && !bytes.Equal(c.Type.AppendStored(nil, x), c.Type.AppendStored(nil, y)) {
-			return false
-		}
-	}
-	return true
+	expires := was.Expires != 0
+	return expires == (w.record.Expires != 0) && max(was.Expires, w.record.Expires)-min(was.Expires, w.record.Expires) <= sameTime && layouts.Alike(t.View, was, w.record)
 }
 
 // ofRow reports whether an error says that the table does not take a row, and will not.
@@ -134,32 +130,38 @@ type round struct {
 	wish  []wish
 	out   []*outcome
 	copy  []bool // whether the row of the table is a copy that counts as made before the migration began
+	held  bool   // rows are of a page that was read, which is written next
 }
 
 // look reads rows of the table, then those of the source, then the phase.
 func (m *Migration) look(ctx context.Context, keys [][]byte, rows []store.Row, out []*outcome) (r *round, err error) {
 	r = &round{t: m.table.Now(), keys: keys, out: out}
-	if r.t, r.seen, err = r.t.See(ctx, keys); err != nil {
+	if r.t, r.seen, err = m.table.See(ctx, r.t, keys); err != nil {
 		return nil, err
 	}
+	return r, m.ask(ctx, r, rows)
+}
+
+// ask reads rows of the source, and then the phase, for a round that has read those of the table.
+func (m *Migration) ask(ctx context.Context, r *round, rows []store.Row) (err error) {
 	if r.found, err = m.source.Read(ctx, rows); err != nil {
-		return nil, ofSource(err)
+		return ofSource(err)
 	}
 	rec, err := m.dual(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := m.wish(ctx, r); err != nil {
-		return nil, err
+		return err
 	}
 	r.copy = make([]bool, len(r.seen))
 	if asOf, earlier := m.asOf(rec); earlier {
 		for i := range r.seen {
-			at := timeOfStamp(m.table.Database().Driver, r.seen[i].Stamp())
+			at := m.table.Written(r.seen[i].Stamp())
 			r.copy[i] = !at.IsZero() && !at.After(asOf)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // longBefore is how long before the migration began copies count as made, where the database takes that. Clocks differ by less. So what
@@ -173,7 +175,7 @@ const longBefore = time.Minute
 // asOf returns when copies count as made, or false if that is when they are.
 func (m *Migration) asOf(rec catalogue.Migration) (at time.Time, earlier bool) {
 	t := m.table.Now()
-	earlier = rec.Empty && t.Backdates() && !t.Meta.AppendOnly() && driver.Describe(m.table.Database().Driver).Backdates
+	earlier = rec.Empty && m.table.Pages == nil && t.Backdates() && !t.Meta.AppendOnly() && driver.Describe(m.table.Database().Driver).Backdates
 	return time.UnixMilli(rec.Prepared).Add(-longBefore), earlier
 }
 
@@ -198,7 +200,10 @@ func (m *Migration) wish(ctx context.Context, r *round) error {
 		if err != nil || now.Same(r.t.View) {
 			return err
 		}
-		if r.t, r.seen, err = now.See(ctx, r.keys); err != nil {
+		if r.held {
+			return rowcodec.NewerRow(now.Since) // which has the page read again
+		}
+		if r.t, r.seen, err = m.table.See(ctx, now, r.keys); err != nil {
 			return err
 		}
 	}
@@ -216,6 +221,9 @@ func (m *Migration) reconcile(ctx context.Context, rows []store.Row, touch bool)
 		if !distinct[string(key)] {
 			distinct[string(key)], left = true, append(left, i)
 		}
+	}
+	if m.table.Pages != nil {
+		return all, m.sync(ctx, rows, left, all, touch)
 	}
 	for attempt := 0; len(left) > 0; attempt++ {
 		if attempt > 0 {
@@ -249,6 +257,35 @@ func (m *Migration) reconcile(ctx context.Context, rows []store.Row, touch bool)
 		left = next
 	}
 	return all, nil
+}
+
+// sync makes those rows what the source has, by their numbers, in a table of pages.
+func (m *Migration) sync(ctx context.Context, rows []store.Row, which []int, all []outcome, touch bool) error {
+	keys := make([]store.Row, len(which))
+	for n, i := range which {
+		keys[n] = rows[i]
+	}
+	return m.table.Pages.Sync(ctx, m.table.Now(), keys, func(ctx context.Context, t *engine.Engine, of []int, was []*rowcodec.Record) ([]*rowcodec.Record, bool, error) {
+		r := &round{t: t, seen: make([]engine.Seen, len(of)), out: make([]*outcome, len(of)), held: true}
+		asked := make([]store.Row, len(of))
+		for n, i := range of {
+			asked[n], r.seen[n].Record, r.out[n] = keys[i], was[n], &all[which[i]]
+		}
+		if err := m.ask(ctx, r, asked); err != nil {
+			return nil, false, err
+		}
+		becomes, write := slices.Clone(was), touch
+		for n, w := range r.wish {
+			out := r.out[n]
+			if out.refused != nil {
+				continue
+			}
+			becomes[n], out.changed = w.record, !w.is(t, &r.seen[n])
+			out.added = out.changed && was[n] == nil
+			write = write || out.changed
+		}
+		return becomes, write, nil
+	})
 }
 
 // swap replaces the rows that differ, unless somebody has written them since, and says which rows are done.

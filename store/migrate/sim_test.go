@@ -25,6 +25,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/kms"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 var (
@@ -43,9 +44,18 @@ type world struct {
 	source *memorySource
 	r      *rand.Rand
 	dead   map[int64]bool // rows of which a writer died, so that only a verification mends them
+	rows   int64          // how many there may be
+	pages  bool           // the table has pages
 }
 
 const simRows = 3
+
+// A client's table: of rows that stand alone, or of pages.
+type simTable interface {
+	Get(ctx context.Context, key store.Row, columns ...string) (store.Row, error)
+	Put(ctx context.Context, rows ...store.Row) error
+	Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, error]
+}
 
 // simDB is what a client has of the database.
 type simDB struct {
@@ -194,15 +204,19 @@ func (s simSource) Scan(ctx context.Context, part inspect.Part) iter.Seq2[Found,
 }
 
 // connect returns the migration and the table as a client has them, or with nil as one has them whose calls are no steps.
-func (w *world) connect(c *sim.Client) (m *Migration, tbl *store.Table) {
+func (w *world) connect(c *sim.Client) (m *Migration, tbl simTable) {
 	open := func() {
 		ctx := context.Background()
 		st, err := store.Open(ctx, simDB{w.memory, c, w.source.tied}, kms.NewLocal(w.key), nil)
-		if err == nil {
+		switch {
+		case err != nil:
+		case w.pages:
+			tbl, err = paged.Open(ctx, st, "orders")
+		default:
 			tbl, err = st.Table(ctx, "orders")
 		}
 		if err == nil {
-			m, err = New(tbl, simSource{w.source, c})
+			m, err = Open(ctx, st, "orders", simSource{w.source, c})
 		}
 		if err != nil && (c == nil || !c.Dead()) {
 			panic(err)
@@ -217,11 +231,11 @@ func (w *world) connect(c *sim.Client) (m *Migration, tbl *store.Table) {
 }
 
 // client lets a client do something until that is done, or it dies and no other one goes on.
-func (w *world) client(do func(m *Migration, tbl *store.Table, c *sim.Client) (over bool, err error)) {
+func (w *world) client(do func(m *Migration, tbl simTable, c *sim.Client) (over bool, err error)) {
 	c := w.Client()
 	w.Go(func() {
 		var m *Migration
-		var tbl *store.Table
+		var tbl simTable
 		for {
 			if c.Call(sim.Call{Kind: sim.Begin, What: "begin"}) != nil {
 				return
@@ -245,12 +259,12 @@ func (w *world) client(do func(m *Migration, tbl *store.Table, c *sim.Client) (o
 
 // writes is what one writer does.
 func (w *world) writes(ops int) {
-	w.client(func(m *Migration, tbl *store.Table, c *sim.Client) (bool, error) {
+	w.client(func(m *Migration, tbl simTable, c *sim.Client) (bool, error) {
 		if ops == 0 {
 			return true, nil
 		}
 		ops--
-		id := w.r.Int64N(simRows)
+		id := w.r.Int64N(w.rows)
 		var row store.Row
 		n := w.r.Int64N(3)
 		switch w.r.IntN(4) {
@@ -294,7 +308,7 @@ func (w *world) writeOnce(m *Migration, c *sim.Client, id int64, row store.Row) 
 // copies is what one copier does.
 func (w *world) copies(parts int) {
 	part := 0
-	w.client(func(m *Migration, tbl *store.Table, c *sim.Client) (bool, error) {
+	w.client(func(m *Migration, tbl simTable, c *sim.Client) (bool, error) {
 		_, err := m.Copy(context.Background(), inspect.Part{Index: part, Of: parts}, nil)
 		if err == nil {
 			part++
@@ -312,7 +326,8 @@ const (
 	swaps
 	dated // copies count as made earlier
 	datedSwaps
-	adds // only, and deletes
+	adds   // only, and deletes
+	sealed // in pages, which swap
 )
 
 func newWorld(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
@@ -321,12 +336,15 @@ func newWorld(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 	if of == dated || of == datedSwaps {
 		memory = &datedDB{DB: memory, stamps: make(map[string]int64)}
 	}
-	w := &world{memory: memory, key: ope.GenerateKey(), source: newMemorySource(), r: r, dead: make(map[int64]bool)}
+	w := &world{memory: memory, key: ope.GenerateKey(), source: newMemorySource(), r: r, dead: make(map[int64]bool), rows: simRows, pages: of == sealed}
+	if w.pages {
+		w.rows = 2 * simRows // so that pages are cut
+	}
 	w.source.tied = of == adds // with copies in their index entries
 	chooser.R = r
 	w.Choose, w.Faults = chooser, chooser.Crash+chooser.Unknown+chooser.Freeze > 0
 	ctx := context.Background()
-	for id := range int64(simRows) { // some of them
+	for id := range w.rows { // some of them
 		if r.IntN(3) > 0 {
 			row := store.Row{"a": int64(0), "b": r.Int64N(3)}
 			if w.source.tied {
@@ -349,12 +367,19 @@ func newWorld(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 		key = append(key, store.TiePart("tie"))
 		a = store.OrderedColumn("a", store.Int64, store.Boldyreva).Covering()
 	}
-	tbl, err := st.Create(ctx, store.Schema{
+	schema := store.Schema{
 		Name: "orders", Key: key, Conditional: of == swaps || of == datedSwaps, AppendOnly: w.source.tied,
 		Columns: []store.Column{a, store.RandomisedColumn("b", store.Int64)},
-	})
+	}
+	if w.pages { // of one partition
+		schema.Key, schema.SpreadBits = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext)}, -1
+		schema.Columns[0] = store.PlainColumn("a", store.Int64)
+		_, err = paged.Create(ctx, st, schema, 2)
+	} else {
+		_, err = st.Create(ctx, schema)
+	}
 	require.NoError(t, err)
-	m, err := New(tbl, w.source)
+	m, err := Open(ctx, st, "orders", w.source)
 	require.NoError(t, err)
 	_, err = m.Prepare(ctx, false)
 	require.NoError(t, err)
@@ -469,8 +494,8 @@ func (f datedFamily) Apply(ctx context.Context, mutations ...driver.Mutation) er
 }
 
 // differing returns the rows that the table does not have as the source has them.
-func (w *world) differing(tbl *store.Table) (ids []int64) {
-	for id := range int64(simRows) {
+func (w *world) differing(tbl simTable) (ids []int64) {
+	for id := range w.rows {
 		row, err := tbl.Get(context.Background(), w.source.key(id))
 		if err != nil && !errors.Is(err, store.ErrTorn) {
 			w.Fail("get: %v", err)
@@ -483,7 +508,7 @@ func (w *world) differing(tbl *store.Table) (ids []int64) {
 }
 
 // indexed reports whether a row is found by its value of a column that covers, and by no other.
-func (w *world) indexed(tbl *store.Table, id int64, a any) bool {
+func (w *world) indexed(tbl simTable, id int64, a any) bool {
 	var found []any
 	for row, err := range tbl.Query(context.Background(), store.Query{Where: store.Int64.Field("a").AtLeast(-1)}) {
 		if err != nil {
@@ -512,8 +537,15 @@ func simulate(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 		w.Run(20_000)
 		w.End()
 		m, tbl := w.connect(nil)
+		if pages, is := tbl.(*paged.Table); is {
+			all, err := pages.Verify(context.Background())
+			require.NoError(t, err)
+			if all.Pages > 1 {
+				w.Count("cut")
+			}
+		}
 		for _, id := range w.differing(tbl) {
-			if w.Count("mended"); !w.dead[id] && (of == swaps || of == datedSwaps || chooser.Unknown == 0) {
+			if w.Count("mended"); !w.dead[id] && (of == swaps || of == datedSwaps || of == sealed || chooser.Unknown == 0) {
 				w.Fail("row %d differs, though nobody died who wrote it", id)
 			}
 		}
@@ -528,7 +560,7 @@ func simulate(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 }
 
 func TestMigrationsSimulated(t *testing.T) {
-	for name, of := range map[string]kind{"conditional": swaps, "last write wins": lastWins, "copies count as earlier": dated, "conditional, copies count as earlier": datedSwaps, "rows are only added": adds} {
+	for name, of := range map[string]kind{"conditional": swaps, "last write wins": lastWins, "copies count as earlier": dated, "conditional, copies count as earlier": datedSwaps, "rows are only added": adds, "pages": sealed} {
 		t.Run(name, func(t *testing.T) {
 			counts := make(sim.Counts)
 			for seed := *simSeed; seed < *simSeed+uint64(*simRuns); seed++ {
@@ -541,6 +573,9 @@ func TestMigrationsSimulated(t *testing.T) {
 				require.Empty(t, w.Bad(), "seed %d:\n%s", seed, w.Story())
 			}
 			require.Empty(t, counts.Missing("writes", "copied", "mended", "unknown, late", "dies, late"), "%v", counts)
+			if of == sealed {
+				require.Empty(t, counts.Missing("cut"), "%v", counts)
+			}
 			t.Log(counts)
 		})
 	}
@@ -587,7 +622,7 @@ func simulateCutover(t *testing.T, seed uint64, of kind) *world {
 		}
 		w.copies(2)
 		last := make(map[int64]int64)
-		w.client(func(m *Migration, tbl *store.Table, c *sim.Client) (bool, error) {
+		w.client(func(m *Migration, tbl simTable, c *sim.Client) (bool, error) {
 			ctx := context.Background()
 			for range w.r.IntN(60) {
 				if err := c.Call(sim.Call{Kind: sim.Begin, What: "wait"}); err != nil {
@@ -599,7 +634,7 @@ func simulateCutover(t *testing.T, seed uint64, of kind) *world {
 				return nil
 			})
 			for n := int64(100); n < 106 && err == nil; n++ {
-				id := n % simRows
+				id := n % w.rows
 				if err = tbl.Put(ctx, store.Row{"id": id, "a": n, "b": n}); err == nil {
 					last[id] = n
 				}
@@ -623,7 +658,7 @@ func simulateCutover(t *testing.T, seed uint64, of kind) *world {
 func TestCutoversSimulated(t *testing.T) {
 	counts := make(sim.Counts)
 	for seed := *simSeed; seed < *simSeed+uint64(*simRuns); seed++ {
-		w := simulateCutover(t, seed, []kind{swaps, datedSwaps}[seed%2])
+		w := simulateCutover(t, seed, []kind{swaps, datedSwaps, sealed}[seed%3])
 		counts.Add(w.Counts())
 		require.Empty(t, w.Bad(), "seed %d:\n%s", seed, w.Story())
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store"
-	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 )
@@ -119,18 +118,6 @@ type Remain struct {
 	Where  string // a path, a name or a node
 	Seen   bool   // whether it is known to be there, and not only possible
 	Advice string // how to get rid of it
-}
-
-// timeOfStamp returns when what has a stamp was written, where the stamps of the database are times; zero elsewhere.
-func timeOfStamp(db driver.DB, stamp int64) time.Time {
-	switch system := driver.Describe(db).System; {
-	case stamp == 0:
-	case system == "cassandra":
-		return time.UnixMicro(stamp)
-	case system == "hbase":
-		return time.UnixMilli(stamp)
-	}
-	return time.Time{}
 }
 
 // keyOf returns the key parts of a row.

@@ -14,16 +14,16 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
-	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
 // An encrypted is a source that is an encrypted table itself.
 type encrypted struct {
-	table *session.Table // nil where there is none
+	table *layouts.Table // nil where there is none
 	name  string
 }
 
@@ -33,11 +33,11 @@ type encrypted struct {
 // times, as the embedded one, whatever differs after the cut-over counts as written late: Drop before the application writes the table,
 // or with late. A store knows of no migration into another one: there nothing keeps the source from being dropped.
 func FromTable(ctx context.Context, st *store.Store, name string) (Source, error) {
-	tbl, err := st.Table(ctx, name)
+	tbl, err := layouts.Open(ctx, session.Of(st), name)
 	if errors.Is(err, store.ErrNoTable) {
 		err = nil
 	}
-	return encrypted{(*session.Table)(tbl), name}, err
+	return encrypted{tbl, name}, err
 }
 
 // gone is the error of what needs a table that is not there.
@@ -126,7 +126,7 @@ func (s encrypted) target(ctx context.Context) bool {
 
 // found returns a row that was read, and the latest stamp of its cells.
 func (s encrypted) found(t *engine.Engine, r *rowcodec.Record, stamp int64) Found {
-	f := Found{Row: t.Row(r, nil), Exists: true, Written: timeOfStamp(s.table.Database().Driver, stamp)}
+	f := Found{Row: t.Row(r, nil), Exists: true, Written: s.table.Written(stamp)}
 	if r.Expires != 0 {
 		f.Expires = time.Unix(r.Expires, 0)
 	}
@@ -144,22 +144,12 @@ func (s encrypted) Scan(ctx context.Context, part inspect.Part) iter.Seq2[Found,
 			yield(Found{}, err)
 			return
 		}
-		t, enough := s.table.Now(), errors.New("enough")
-		r := t.Rows(part.Index, part.Of)
-		r.Cells.Stamps = true
-		err = chunks.InBatches(ctx, t.Data, r, func(batch []driver.Row) error {
-			for _, row := range batch {
-				r, err := t.Opened(ctx, t.Data, row, nil, new(rowcodec.Scratch))
-				var f Found
-				switch {
-				case errors.Is(err, fault.ErrTampered), errors.Is(err, fault.ErrTorn), errors.Is(err, fault.ErrWrongKey):
-					f = Found{Row: make(store.Row), Exists: true, Refused: "it cannot be opened: verify the table that it is in"}
-				case err != nil:
-					return err
-				case r == nil:
-					continue
-				default:
-					f = s.found(t, r, driver.LatestStamp(row.Cells))
+		enough := errors.New("enough")
+		err = s.table.Scan(ctx, part, func(t *engine.Engine, rows []layouts.Row) error {
+			for _, row := range rows {
+				f := Found{Row: make(store.Row), Exists: true, Refused: "it cannot be opened: verify the table that it is in"}
+				if row.Record != nil {
+					f = s.found(t, row.Record, row.Stamp)
 				}
 				if !yield(f, nil) {
 					return enough
@@ -183,7 +173,7 @@ func (s encrypted) Read(ctx context.Context, rows []store.Row) ([]Found, error) 
 	if err != nil {
 		return nil, err
 	}
-	t, seen, err := t.See(ctx, keys)
+	t, seen, err := s.table.See(ctx, t, keys)
 	if err != nil {
 		return nil, fault.Gone(err)
 	}

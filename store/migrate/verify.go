@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 )
 
@@ -134,7 +135,7 @@ func (p *pass) compareBack(ctx context.Context, rows []store.Row) error {
 	if err != nil {
 		return ofSource(err)
 	}
-	gone, _ := divide(found, func(f Found) bool { return !f.Exists })
+	gone, _ := chunks.Divide(found, func(f Found) bool { return !f.Exists })
 	if len(gone) == 0 {
 		return p.going(ctx)
 	}
@@ -241,7 +242,7 @@ func (p *pass) late(ctx context.Context, began catalogue.Migration, found []Foun
 	var all Counts
 	for i, w := range r.wish {
 		written := found[i].Written
-		since := timeOfStamp(p.table.Database().Driver, r.seen[i].Stamp())
+		since := p.table.Written(r.seen[i].Stamp())
 		if r.out[i].refused == nil && w.is(r.t, &r.seen[i]) || !written.IsZero() && (written.Before(compared) || written.Before(cutover) && since.After(cutover)) {
 			all.Equal++
 			continue

@@ -16,7 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
 
-// Copy begins to copy a table into a new one of the same schema under keys of its own, in the same store under another name or in
+// Copy begins to copy a table, of pages or not, into a new one of the same schema under keys of its own, in the same store under another name or in
 // another store, or finds what an earlier call has begun. The rest is as with any migration: all writers of the table write through its
 // Mirror, or there are none.
 //
@@ -36,14 +36,13 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 	if err != nil {
 		return nil, err
 	}
-	into, err := to.Table(ctx, as)
+	m, err := migrate.Open(ctx, to, as, source)
 	if errors.Is(err, store.ErrNoTable) {
-		into, err = create(ctx, from, table, to, as)
+		if err := create(ctx, from, table, to, as); err != nil {
+			return nil, err
+		}
+		m, err = migrate.Open(ctx, to, as, source)
 	}
-	if err != nil {
-		return nil, err
-	}
-	m, err := migrate.New(into, source)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 		return m, err
 	}
 	if status.CutOver.IsZero() && status.Phase != "aborted" {
-		if err := sameSchema(ctx, from, table, (*session.Table)(into)); err != nil {
+		if err := sameSchema(ctx, from, table, to, as); err != nil {
 			return m, err
 		}
 	}
@@ -71,7 +70,7 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 
 // schemaOf returns the schema of a table, as one that has another name.
 func schemaOf(ctx context.Context, from *store.Store, table, as string) (meta.Schema, error) {
-	old, err := session.Of(from).Named(ctx, table)
+	old, err := session.Of(from).Kept(ctx, table)
 	if err != nil {
 		return meta.Schema{}, err
 	}
@@ -90,7 +89,11 @@ func schemaOf(ctx context.Context, from *store.Store, table, as string) (meta.Sc
 
 // sameSchema returns an error if a table that is there is not what create would make: it would take the place of the other one, and
 // might store in the clear what that seals.
-func sameSchema(ctx context.Context, from *store.Store, table string, into *session.Table) error {
+func sameSchema(ctx context.Context, from *store.Store, table string, to *store.Store, as string) error {
+	into, err := session.Of(to).Kept(ctx, as)
+	if err != nil {
+		return err
+	}
 	is, err := into.Now().Meta.Schema()
 	if err != nil {
 		return err
@@ -108,7 +111,7 @@ func sameSchema(ctx context.Context, from *store.Store, table string, into *sess
 	case what == "" && reflect.DeepEqual(is, wanted):
 		return nil
 	case what == "":
-		what = "time to live, tenants, layout or how rows are written"
+		what = "time to live, tenants, layout, rows of a page or how rows are written"
 	}
 	return fmt.Errorf("%w: table %q is there, and its schema is another one than that of table %q: %s; drop it, rename it, or bring the rows into it by a migration",
 		migrate.ErrUnfit, is.Name, table, what)
@@ -131,21 +134,21 @@ func differsAt(is, wanted []meta.Spec) string {
 }
 
 // create makes the new table and, in another store, the tenants.
-func create(ctx context.Context, from *store.Store, table string, to *store.Store, as string) (*store.Table, error) {
+func create(ctx context.Context, from *store.Store, table string, to *store.Store, as string) error {
 	schema, err := schemaOf(ctx, from, table, as)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if schema.Tenants && session.Of(from) != session.Of(to) {
 		if err := createTenants(ctx, from, to); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	made, err := administer.Create(ctx, session.Of(to), schema)
+	_, err = administer.Create(ctx, session.Of(to), schema)
 	if errors.Is(err, fault.ErrExists) {
-		return to.Table(ctx, as) // another one was faster
+		return nil // another one was faster
 	}
-	return (*store.Table)(made), err
+	return err
 }
 
 func createTenants(ctx context.Context, from, to *store.Store) error {

@@ -5,7 +5,7 @@
 // is on the list. So it ends with the same keys as one call.
 //
 //   - [Replace] and [ReplaceTenant] give new keys for what is written from now on. [store.Table.Convert] then stores all rows under them.
-//   - [Copy] begins a copy of a table under keys of its own, which package migrate ends. That replaces the keys of row keys, too
+//   - [Copy] begins a copy of a table under keys of its own, which package migrate ends. Tables of pages have it, too. That replaces the keys of row keys, too
 //     and, into another store, all keys.
 //   - [Prune] removes keys from the catalogue that nothing is under, where nobody can write under them any more.
 //

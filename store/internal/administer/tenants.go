@@ -3,6 +3,7 @@ package administer
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -156,4 +157,42 @@ func changeTenant(ctx context.Context, db *session.Database, name string, tables
 	}
 	db.RefreshTenant(ctx, name)
 	return nil
+}
+
+// CarryPolicy gives a tenant the policy that it has for one table for another one, of the same database or not, unless it has one there.
+// Otherwise values that are sealed in the first might come into the other in the clear.
+func CarryPolicy(ctx context.Context, tenant string, from, into *session.Table) error {
+	db, was, is := into.Database(), from.Now().Meta, into.Now().Meta
+	_, has, err := PolicyOf(ctx, db, tenant, is.Name)
+	if errors.Is(err, fault.ErrNoTenant) {
+		// It is no tenant that was dropped: its rows would be passed over.
+		return fmt.Errorf("%w: the store of table %q has no tenant %q: create it there", fault.ErrUnfit, is.Name, tenant)
+	}
+	if err != nil || has {
+		return err
+	}
+	p, has, err := PolicyOf(ctx, from.Database(), tenant, was.Name)
+	if err != nil || !has {
+		return err
+	}
+	err = SetPolicy(ctx, db, tenant, is.Name, p, nil)
+	unnamed := (*fault.UnsealError)(nil)
+	if !errors.As(err, &unnamed) {
+		return err
+	}
+	// What is plain in the source by its policy may be plain here, if both schemas say the same of it.
+	if slices.ContainsFunc(unnamed.Columns, func(c string) bool { return encryption(was, c) != encryption(is, c) }) {
+		return fmt.Errorf("%w: by the policy of the source, columns of tenant %q would become plain that the schema of the table seals: set the tenant's policy for the table",
+			fault.ErrUnfit, tenant)
+	}
+	return SetPolicy(ctx, db, tenant, is.Name, p, unnamed.Columns)
+}
+
+// encryption returns that of a column in a table's schema, or "" where there is none.
+func encryption(m *meta.Table, column string) meta.Encryption {
+	f, err := m.PolicyColumn(column)
+	if err != nil {
+		return ""
+	}
+	return f.Encryption
 }

@@ -104,6 +104,18 @@ func Under(prefix []byte) driver.Range {
 	return driver.Range{Start: prefix, End: ope.PrefixEnd(prefix), AnyOrder: true}
 }
 
+// Divide returns the elements for which a function holds, and the others.
+func Divide[T any](all []T, holds func(T) bool) (some, others []T) {
+	for _, one := range all {
+		if holds(one) {
+			some = append(some, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return some, others
+}
+
 func Exists(ctx context.Context, family driver.Family, row []byte) (bool, error) {
 	cells, err := family.Get(ctx, row, driver.Slice{Limit: 1})
 	return len(cells) > 0, err

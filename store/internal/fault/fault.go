@@ -23,6 +23,7 @@ var (
 	ErrShared   = errors.New("store: key is shared by another column")
 	ErrLease    = errors.New("store: invalid lease")
 	ErrPhase    = errors.New("migrate: the migration is at another phase")
+	ErrUnfit    = errors.New("migrate: the table does not take what the source has")
 )
 
 // Errors of what the database holds.

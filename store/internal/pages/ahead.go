@@ -19,7 +19,7 @@ func (w *walk) readAhead(ctx context.Context, of []ranges.Range) error {
 	w.ahead = nil
 	var left [][]byte
 	for _, r := range of {
-		if start := startOf(r); !bytes.Equal(start, partOf(w.e.Spec, start).root) {
+		if start := startOf(r.Start); !bytes.Equal(start, partOf(w.e.Spec, start).root) {
 			left = append(left, start)
 		}
 	}
@@ -60,10 +60,10 @@ func (w *walk) aheadOf(key []byte) *page {
 	return w.ahead[i]
 }
 
-// startOf returns the first key that a range may have.
-func startOf(r ranges.Range) []byte {
-	if len(r.Start) == 0 {
+// startOf returns the first key that a range may have which starts at a bound.
+func startOf(bound []byte) []byte {
+	if len(bound) == 0 {
 		return []byte{0}
 	}
-	return r.Start
+	return bound
 }

@@ -55,6 +55,7 @@ type page struct {
 	plain []byte     // the cell, which the sealed one is bound to
 	cells [2][]block // by side
 	size  int        // bytes of its cells
+	stamp int64      // the latest of its cells, where they were read with stamps
 	old   bool       // it was not sealed with the newest key
 }
 
@@ -122,6 +123,17 @@ func (p *page) readPlain(cell []byte, most int) error {
 // reaches reports whether a key is before the end of the page.
 func (p *page) reaches(key []byte) bool { return p.high == nil || bytes.Compare(key, p.high) < 0 }
 
+// till returns the key from which on rows may be in other pages, nil where the part ends before, by what was read for a key: the page
+// that a cut makes may have been there if it begins above that.
+func (p *page) till(key []byte) []byte {
+	for _, c := range p.cuts {
+		if bytes.Compare(c.key, key) > 0 {
+			return c.key
+		}
+	}
+	return p.high
+}
+
 // next returns the row at which the page with a key takes over from this one: all its rows, or from a cut on. It is -1
 // where neither is so.
 func (p *page) next(key []byte) int {
@@ -165,7 +177,7 @@ func columns(t *rowcodec.View) []*rowcodec.Column { return slices.Concat(t.Parts
 // open reads the plain mini-page of a row of the database and, where sealed, opens the other one. A page that a newer schema
 // wrote is a [rowcodec.NewerRow].
 func (t *Table) open(v *rowcodec.View, row driver.Row, sealed bool) (*page, error) {
-	p := &page{key: row.Key}
+	p := &page{key: row.Key, stamp: driver.LatestStamp(row.Cells)}
 	if n := v.Spec.PrefixBytes; len(row.Key) < n || len(row.Key) == n && v.Spec.SpreadBits > 0 {
 		return nil, fmt.Errorf("%w: the key of a page is cut short", fault.ErrTampered)
 	}

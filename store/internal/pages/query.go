@@ -166,7 +166,7 @@ func (w *walk) plan(ctx context.Context, p *plan) error {
 			}
 		}
 		r := p.ranges[i]
-		start := startOf(r)
+		start := startOf(r.Start)
 		if w.past != nil {
 			switch till := w.past.end; {
 			case !w.past.has(start):

@@ -83,6 +83,7 @@ type walk struct {
 	t      *Table
 	e      *engine.Engine
 	sealed bool
+	stamps bool // pages are read with stamps, as far as a scan reads them
 	yield  func(run) bool
 
 	held *page  // whose rows are yielded when it is known which of them the next page takes over
@@ -165,6 +166,7 @@ func (w *walk) emit(to int, till []byte) {
 // scan goes along the pages that a scan of the database reads.
 func (w *walk) scan(ctx context.Context, r driver.Range) error {
 	r.Cells = cellsOf(w.sealed)
+	r.Cells.Stamps = w.stamps
 	for row, err := range w.e.Data.Scan(ctx, r) {
 		if err != nil {
 			return err

@@ -68,16 +68,26 @@ func (t *Table) retry(ctx context.Context, e *engine.Engine, do func(*engine.Eng
 	for {
 		err := do(e)
 		since, is := newer(err)
-		if errors.Is(err, fault.ErrTampered) {
-			return fmt.Errorf("family %s of table %q: %w: bring the family back from a backup", e.Spec.Name, e.Meta.Name, err)
-		}
 		if !is {
-			return err
+			return located(e, err)
 		}
 		if e, err = e.Env.AtLeast(ctx, since); err != nil {
 			return err
 		}
 	}
+}
+
+// A locatedError is one of damage that says where it is.
+type locatedError struct{ error }
+
+func (e locatedError) Unwrap() error { return e.error }
+
+// located says of damage where it is, unless that is said already: a change may read another table.
+func located(e *engine.Engine, err error) error {
+	if !errors.Is(err, fault.ErrTampered) || errors.As(err, new(locatedError)) {
+		return err
+	}
+	return locatedError{fmt.Errorf("family %s of table %q: %w: bring the family back from a backup", e.Spec.Name, e.Meta.Name, err)}
 }
 
 // attempts is how often a chain of pages is looked at that does not fit together, since others may be cutting pages.

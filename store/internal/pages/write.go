@@ -31,6 +31,10 @@ type change struct {
 	key   []byte
 	size  int
 	make  func(t *rowcodec.View, was *rowcodec.Record) (*rowcodec.Record, error) // was is nil of a row that is not there; nil removes it
+
+	// If not nil, it is called with changes of one page, which share it, and the rows of the page, after that was read and before any
+	// of them is made. It sets their sizes, and reports whether the page is to be written.
+	look func(ctx context.Context, e *engine.Engine, of []change, rows []*rowcodec.Record) (bool, error)
 }
 
 // Put writes rows, each as a whole.
@@ -140,14 +144,7 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b change) int { return bytes.Compare(a.key, b.key) })
-	var parts [][]change
-	for i, c := range all {
-		if i == 0 || !partOf(e.Spec, all[i-1].key).has(c.key) {
-			parts = append(parts, nil)
-		}
-		parts[len(parts)-1] = append(parts[len(parts)-1], c)
-	}
+	parts := byPart(e.Spec, all, func(c change) []byte { return c.key })
 	written, given := e.Env.Writes(n), e.View
 	for {
 		err := e.Env.Concurrently(ctx, len(parts), func(ctx context.Context, i int) error { return t.changePart(ctx, e, parts[i]) })
@@ -166,6 +163,18 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 		}
 		e = now // which the same changes are made as, so that nothing stays in the clear, or under an old key
 	}
+}
+
+// byPart sorts what has keys, and cuts it into what is of one part each.
+func byPart[T any](spec driver.FamilySpec, all []T, key func(T) []byte) (parts [][]T) {
+	slices.SortFunc(all, func(a, b T) int { return bytes.Compare(key(a), key(b)) })
+	from := 0
+	for i := range all {
+		if i+1 == len(all) || !partOf(spec, key(all[i])).has(key(all[i+1])) {
+			parts, from = append(parts, all[from:i+1]), i+1
+		}
+	}
+	return parts
 }
 
 // settle returns nil if changes were made as the schema is, and else the table as it is. The catalogue is read after the last
@@ -233,24 +242,36 @@ func (t *Table) changePage(ctx context.Context, e *engine.Engine, changes []chan
 		}
 		return 0, errOvertaken
 	}
-	bytes := 0
-	for n < len(changes) && n < mostChanges && p.reaches(changes[n].key) && (n == 0 || bytes+changes[n].size <= mostBytes) {
-		bytes += changes[n].size
-		n++
+	rows, err := t.keyed(ctx, e.View, p)
+	if err != nil {
+		return 0, err
 	}
-	rows, appended, err := t.merge(ctx, e.View, p, changes[:n])
+	n = p.takes(changes)
+	if look := changes[0].look; look != nil {
+		if write, err := look(ctx, e, changes[:n], rows); err != nil || !write {
+			return n, err
+		}
+		n = p.takes(changes[:n])
+	}
+	rows, appended, err := merge(e.View, rows, changes[:n])
 	if err != nil {
 		return 0, err
 	}
 	return n, t.replace(ctx, e, p, rows, appended)
 }
 
-// merge returns the rows of a page after changes, and whether these only added rows after all others.
-func (t *Table) merge(ctx context.Context, v *rowcodec.View, p *page, changes []change) (merged []*rowcodec.Record, appended bool, err error) {
-	rows, err := t.keyed(ctx, v, p)
-	if err != nil {
-		return nil, false, err
+// takes returns how many of ascending changes are made at once: those of the page, as far as they fit into a cell.
+func (p *page) takes(changes []change) (n int) {
+	bytes := 0
+	for n < len(changes) && n < mostChanges && p.reaches(changes[n].key) && (n == 0 || bytes+changes[n].size <= mostBytes) {
+		bytes += changes[n].size
+		n++
 	}
+	return n
+}
+
+// merge returns the rows of a page after changes, and whether these only added rows after all others.
+func merge(v *rowcodec.View, rows []*rowcodec.Record, changes []change) (merged []*rowcodec.Record, appended bool, err error) {
 	appended = len(rows) == 0 || bytes.Compare(rows[len(rows)-1].Key, changes[0].key) < 0
 	for len(rows)+len(changes) > 0 {
 		order := -1

@@ -146,6 +146,16 @@ func (db *Database) Paged(ctx context.Context, name string) (*Table, error) {
 	})
 }
 
+// Kept opens the table that has a name, and whose rows the store keeps, alone or in pages.
+func (db *Database) Kept(ctx context.Context, name string) (*Table, error) {
+	return db.named(ctx, name, func(m *meta.Table) string {
+		if m.Elsewhere() {
+			return m.Apart()
+		}
+		return ""
+	})
+}
+
 // named opens a table unless there is a reason why it is another one's.
 func (db *Database) named(ctx context.Context, name string, apart func(*meta.Table) string) (*Table, error) {
 	var last *meta.Table
