@@ -13,10 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
-	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
 
@@ -45,7 +43,7 @@ type migration struct {
 	*cli.Call
 	open  opener
 	from  origin
-	table *store.Table // while it runs
+	table table // while it runs
 	keys  keyList
 	into  string // the table's name, where that is no argument
 }
@@ -64,7 +62,7 @@ func (m *migration) check(c *cli.Call) error {
 
 // run calls do with the migration, and closes its source.
 func (m *migration) run(ctx context.Context, do func(*migrate.Migration) error) error {
-	tbl, err := command.Table(ctx, m.Store, m.Arg())
+	tbl, err := find(ctx, m.Call, m.Arg())
 	if err != nil {
 		return err
 	}
@@ -77,7 +75,7 @@ func (m *migration) run(ctx context.Context, do func(*migrate.Migration) error) 
 		}
 		defer end()
 	}
-	of, err := migrate.New(tbl, source)
+	of, err := migrate.Open(ctx, m.Store, m.Arg(), source)
 	if err != nil {
 		return err
 	}
@@ -196,8 +194,8 @@ func newMigrateCutover(e *cli.Env, open opener) *cobra.Command {
 and writes the encrypted table. It asks for a complete verification without differences
 since all was copied. There is no way back.
 
-A table that is conditional loses nothing, whatever still goes on. Before the cut-over of
-any other one, stop the writers, or wait until no dual write can be under way: one that
+A table that is conditional, or of pages, loses nothing, whatever still goes on. Before the
+cut-over of any other one, stop the writers, or wait until no dual write can be under way: one that
 sleeps may otherwise undo what was written after it.`,
 		Example: `  rangecrypt migrate cutover orders --from cassandra://127.0.0.1/shop.orders \
       --store cassandra://127.0.0.1/app --key app.key`,
@@ -210,7 +208,7 @@ sleeps may otherwise undo what was written after it.`,
 
 func (m *migration) cutover(ctx context.Context, of *migrate.Migration) error {
 	question := fmt.Sprintf("Cut table %s over? The wrapper writes no more, and there is no way back.", show.Visible(m.target()))
-	if !m.table.Schema().Conditional {
+	if !m.table.Schema().Conditional && !isPaged(m.table) {
 		question = fmt.Sprintf("Cut table %s over? It is not conditional: a dual write that is still under way may undo what is written later. The wrapper writes no more, and there is no way back.", show.Visible(m.target()))
 	}
 	if err := m.Confirm(ctx, question); err != nil {

@@ -46,7 +46,7 @@ func (k *keyList) failed(err error) error {
 }
 
 // open begins the file.
-func (k *keyList) open(tbl *store.Table) (err error) {
+func (k *keyList) open(tbl table) (err error) {
 	if k.name == "" {
 		return nil
 	}

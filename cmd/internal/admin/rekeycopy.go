@@ -74,14 +74,10 @@ func (r *rekeying) generations(ctx context.Context, names []string) error {
 // copyOf returns the table that a table is a copy of, and at which phase the copy is, or "".
 func (r *rekeying) copyOf(ctx context.Context, t inspect.Table) (base, phase string, err error) {
 	base, next := strings.CutSuffix(t.Name, nextTable)
-	if !next || t.Apart() {
+	if !next || t.Layout == inspect.Elsewhere {
 		return "", "", nil
 	}
-	tbl, err := r.Store.Table(ctx, t.Name)
-	if err != nil {
-		return "", "", err
-	}
-	of, err := migrate.New(tbl, nil)
+	of, err := migrate.Open(ctx, r.Store, t.Name, nil)
 	if err != nil {
 		return "", "", err
 	}
@@ -94,7 +90,7 @@ func (r *rekeying) copyOf(ctx context.Context, t inspect.Table) (base, phase str
 
 // copied reports whether a table is to be copied.
 func (r *rekeying) copied(t inspect.Table, all []inspect.Table) bool {
-	if t.Tenants || t.Apart() {
+	if t.Tenants || t.Layout == inspect.Elsewhere {
 		return false // the report says why
 	}
 	for _, other := range all {
@@ -106,6 +102,11 @@ func (r *rekeying) copied(t inspect.Table, all []inspect.Table) bool {
 			}
 		}
 	}
+	return r.listedRowKey(t)
+}
+
+// listedRowKey reports whether a part of the row key of a table is found by a listed key.
+func (r *rekeying) listedRowKey(t inspect.Table) bool {
 	return slices.ContainsFunc(t.Key, func(f inspect.Field) bool {
 		return r.list.Has(f.SearchKey) && f.Scheme != store.Plaintext.String()
 	})
@@ -120,7 +121,7 @@ func (r *rekeying) generation(ctx context.Context, name string) error {
 	}
 	if err == nil {
 		err = r.Store.RenameTable(ctx, next, name)
-		if _, there := r.Store.Table(ctx, name); errors.Is(err, store.ErrNoTable) && there == nil {
+		if _, there := find(ctx, r.Call, name); errors.Is(err, store.ErrNoTable) && there == nil {
 			err = nil // another one was faster
 		}
 	}
@@ -132,7 +133,7 @@ func (r *rekeying) generation(ctx context.Context, name string) error {
 
 // toTheEnd does what is left of a migration, in the store of a call.
 func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *migrate.Migration) error {
-	tbl, err := c.Store.Table(ctx, into)
+	tbl, err := find(ctx, c, into)
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 	}
 	var names, others []string
 	for _, t := range d.Tables {
-		if t.Apart() {
+		if t.Layout == inspect.Elsewhere {
 			others = append(others, t.Name)
 		} else {
 			names = append(names, t.Name)
@@ -185,7 +186,7 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 		return r.step("", "into", fmt.Sprintf("to be copied into %s: %s", stores.Shown(r.into.Name), listNames(names)))
 	}
 	if len(others) > 0 {
-		r.Warn("%s will stay here, since the application keeps the rows, or they share pages: they are no part of the copy", listNames(others))
+		r.Warn("%s will stay here, since the application keeps the rows: they are no part of the copy", listNames(others))
 	}
 	if len(names) > 0 {
 		if err := r.Confirm(ctx, fmt.Sprintf("Copy %s into %s? All that write them must write through the wrapper of package store/migrate, or nobody may write.",
@@ -207,7 +208,7 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 		return err
 	}
 	if len(others) > 0 {
-		return fmt.Errorf("%w: %s stay here, since the application keeps the rows, or they share pages, while the rest is copied: register or create them in the other store, and write all values there", store.ErrNoTable, listNames(others))
+		return fmt.Errorf("%w: %s stay here, since the application keeps the rows, while the rest is copied: register them in the other store, and write all values there", store.ErrNoTable, listNames(others))
 	}
 	return r.step("", "into", fmt.Sprintf("all tables are in %s, under other keys: destroy this store with its backups", stores.Shown(r.into.Name)))
 }

@@ -103,10 +103,10 @@ func (r *rekeying) reportPages(ctx context.Context, t inspect.Table) (left strin
 	if r.cells && under > 0 {
 		left = fmt.Sprintf("%s has %s", show.Visible(t.Name), show.Counted(under, "page"))
 	}
-	if !slices.ContainsFunc(t.Key, func(f inspect.Field) bool { return f.SearchKey != "" && r.list.Has(f.SearchKey) }) {
+	if !r.listedRowKey(t) {
 		return left, nil
 	}
-	return left, r.stays(t.Name, []string{"the keys of its row key stay: 'rangecrypt table export' its rows, and insert them into another table"})
+	return left, r.stays(t.Name, r.keptRowKeys())
 }
 
 // stillNamed returns how many listed keys the catalogue has for a table.
@@ -172,12 +172,7 @@ func (r *rekeying) wanted(t inspect.Table, u rekey.Under) string {
 // kept says what of a table stays under old keys after all that was asked for, and what replaces it.
 func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
 	if u.Rows > 0 && !t.Tenants {
-		switch {
-		case !r.rowKeys:
-			why = append(why, "the keys of its row key stay: --row-keys copies it into a new table")
-		case !r.dryRun:
-			why = append(why, "the keys of its row key stay")
-		}
+		why = r.keptRowKeys()
 	}
 	if t.Tenants && u.Entries+u.Rows > 0 {
 		why = append(why, "what its rows are found by derives from the first key of each tenant, and stays: --into copies all tables into another store")
@@ -198,6 +193,17 @@ func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
 		why = append(why, fmt.Sprintf("the search keys of %s stay: --search replaces them", names(searched)))
 	}
 	return why
+}
+
+// keptRowKeys says what replaces the keys of a row key that are on the list.
+func (r *rekeying) keptRowKeys() []string {
+	switch {
+	case !r.rowKeys:
+		return []string{"the keys of its row key stay: --row-keys copies it into a new table"}
+	case !r.dryRun:
+		return []string{"the keys of its row key stay"}
+	}
+	return nil
 }
 
 // database says what of the database stays.

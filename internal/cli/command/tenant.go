@@ -12,7 +12,7 @@ import (
 )
 
 // ErrPaged is wrapped by the error of [Table] about a table whose rows share pages: package paged opens it.
-var ErrPaged = errors.New("its rows share pages, which this command does not take; 'rangecrypt table query', 'insert', 'export', 'delete' and 'convert' do")
+var ErrPaged = errors.New("its rows share pages, which this command does not take; 'rangecrypt table query', 'insert', 'export', 'delete' and 'convert' do, and 'rangecrypt migrate' and 'rekey'")
 
 // Table opens a table whose rows stand alone. The error about one that is not there says which is nearest, and how to see all.
 func Table(ctx context.Context, st *store.Store, name string) (*store.Table, error) {
