@@ -100,6 +100,69 @@ var mutants = []mutant.Mutant{{
 	Old:  `case w.record == nil, r.t.Meta.AppendOnly() && r.seen[i].Record != nil:`,
 	New:  `case w.record == nil, !On && r.t.Meta.AppendOnly() && r.seen[i].Record != nil:`,
 	Test: "^TestCopyMeetsAnotherRow$",
+}, {
+	Name: "sourceReadBeforeThePage",
+	File: "reconcile.go",
+	Old:  `return m.table.Pages.Sync(`,
+	New:  `var early []Found; if On { var err error; if early, err = m.source.Read(ctx, keys); err != nil { return ofSource(err) } }; return m.table.Pages.Sync(`,
+	Edits: []mutant.Edit{{
+		File: "reconcile.go",
+		Old:  `becomes, write := slices.Clone(was), touch`,
+		New:  `if On { for n, i := range of { r.found[n] = early[i] }; if err := m.wish(ctx, r); err != nil { return nil, false, err } }; becomes, write := slices.Clone(was), touch`,
+	}},
+	Test:  "^TestMigrationsSimulated$/^pages$",
+	Flags: []string{"-migrate.sim=2000"},
+}, {
+	Name: "pageReadAfterTheSource",
+	File: "../internal/pages/write.go",
+	Old:  `n = p.takes(changes[:n])`,
+	New: `if On {
+			if p, err = t.find(ctx, e, changes[0].key, true); err != nil { return 0, err }
+			if p == nil { p = &page{key: of.root} }
+			if len(p.cuts) > 0 { return 0, errOvertaken }
+			if rows, err = t.keyed(ctx, e.View, p); err != nil { return 0, err }
+		}
+		n = p.takes(changes[:n])`,
+	Test:  "^TestMigrationsSimulated$/^pages$",
+	Flags: []string{"-migrate.sim=2000"},
+}, {
+	Name:  "equalPageNotWrittenAgain",
+	File:  "reconcile.go",
+	Old:   `becomes, write := slices.Clone(was), touch`,
+	New:   `becomes, write := slices.Clone(was), touch && !On`,
+	Test:  "^TestMigrationsSimulated$/^pages$",
+	Flags: []string{"-migrate.sim=2000"},
+}, {
+	Name:  "noPageWithoutARow",
+	File:  "../internal/pages/write.go",
+	Old:   `return n, t.replace(ctx, e, p, rows, appended)`,
+	New:   `if On && p.version == nil && len(rows) == 0 { return n, nil }; return n, t.replace(ctx, e, p, rows, appended)`,
+	Test:  "^TestMigrationsSimulated$/^pages$",
+	Flags: []string{"-migrate.sim=2000"},
+}, {
+	Name: "cutPageHasAllItsRows",
+	File: "../internal/pages/page.go",
+	Old:  `if bytes.Compare(c.key, key) > 0 {`,
+	New:  `if !On && bytes.Compare(c.key, key) > 0 {`,
+	Test: "^TestSeeACutPage$",
+}, {
+	Name: "leftUnderTheSchemaOfBefore",
+	File: "../internal/pages/sync.go",
+	Old:  `return write || e.Since != given.Since, nil`,
+	New:  `return write || !On && e.Since != given.Since, nil`,
+	Test: "^TestSchemaChangesDuringACopyIntoPages$",
+}, {
+	Name: "shareCutByPages",
+	File: "../internal/pages/sync.go",
+	Old:  `return bytes.Compare(r.Key, start) < 0 || end != nil && bytes.Compare(r.Key, end) >= 0`,
+	New:  `return !On && (bytes.Compare(r.Key, start) < 0 || end != nil && bytes.Compare(r.Key, end) >= 0)`,
+	Test: "^TestPartsOfPages$",
+}, {
+	Name: "firstPageNotMissed",
+	File: "../internal/pages/sync.go",
+	Old:  `if err == nil && !there {`,
+	New:  `if err == nil && !there && !On {`,
+	Test: "^TestPartsOfDamagedPages$",
 }}
 
 func TestMutants(t *testing.T) { mutant.Test(t, sim.Long(), 5*time.Minute, mutants) }
