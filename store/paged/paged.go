@@ -25,7 +25,8 @@
 // Create refuses the rest by name: columns that are searched, a TTL, tenants, Conditional, AppendOnly, CellPerColumn,
 // and schemes with an index. [store.Store.Alter] adds, renames and drops columns, [store.Store.RotateKeys] adds a key, and
 // [Table.Reseal] seals pages again under it. [store.Store.Drop] drops the table. What pages have of a dropped column stays until
-// they are written again: call RotateKeys and then Reseal to be rid of it.
+// they are written again: call RotateKeys and then Reseal to be rid of it. Package store/migrate copies the rows into another table while
+// they are written, also under other keys of row keys.
 //
 // # Concurrency
 //

@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/migrate"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 	"github.com/rangecrypt/rangecrypt/store/rekey"
 )
@@ -371,4 +372,65 @@ func TestAll(t *testing.T) {
 	}
 	require.True(t, list.Has(d.Key))
 	require.Len(t, maps.Clone(list), 1+1+2+2*2+1)
+}
+
+// A table of pages is copied as any other, in a store and into another one. What is there in its place must have pages of as many rows.
+func TestCopyOfPages(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		ctx := t.Context()
+		old, young := open(t, kind.Open(t, nil)), open(t, drivertest.NewMemory())
+		schema := store.Schema{
+			Name: "log", Key: []store.KeyPart{store.HashedPart("device", store.Int64), store.OrderedPart("at", store.Int64, store.MOPE)},
+			Columns: []store.Column{store.RandomisedColumn("note", store.String), store.PlainColumn("model", store.String)},
+		}
+		tbl, err := paged.Create(ctx, old, schema, 4)
+		require.NoError(t, err)
+		var all []store.Row
+		for i := range int64(rows) {
+			all = append(all, store.Row{"device": i % 4, "at": i, "note": "n", "model": "m"})
+		}
+		require.NoError(t, tbl.Put(ctx, all...))
+		list := rekey.All(describe(t, old))
+
+		other := schema
+		other.Name = "log.next"
+		_, err = paged.Create(ctx, old, other, 8)
+		require.NoError(t, err)
+		_, err = rekey.Copy(ctx, old, "log", old, "log.next")
+		require.ErrorIs(t, err, migrate.ErrUnfit)
+		require.ErrorContains(t, err, "rows of a page")
+		require.NoError(t, old.Drop(ctx, "log.next"))
+
+		for _, to := range []struct {
+			st       *store.Store
+			from, as string
+		}{{old, "log", "log.next"}, {young, "log.next", "log"}} {
+			for range 2 { // and what was begun is found
+				m, err := rekey.Copy(ctx, old, to.from, to.st, to.as)
+				require.NoError(t, err)
+				_, err = m.Copy(ctx, inspect.Part{Of: 1}, nil)
+				require.NoError(t, err)
+				done, err := m.Verify(ctx, inspect.Part{Of: 1}, nil)
+				require.NoError(t, err)
+				require.Equal(t, migrate.Counts{Equal: rows}, done.Rows)
+			}
+			m, err := rekey.Copy(ctx, old, to.from, to.st, to.as)
+			require.NoError(t, err)
+			require.NoError(t, m.Cutover(ctx))
+			_, err = m.Verify(ctx, inspect.Part{Of: 1}, nil)
+			require.NoError(t, err)
+			_, err = m.Drop(ctx, false, nil)
+			require.NoError(t, err)
+			for _, id := range rekey.KeysOf(tableOf(describe(t, to.st), to.as)) {
+				require.False(t, list.Has(id))
+			}
+		}
+		require.Empty(t, describe(t, old).Tables)
+		moved, err := paged.Open(ctx, young, "log")
+		require.NoError(t, err)
+		require.Equal(t, 4, moved.PageRows())
+		n, err := moved.Count(ctx, store.Predicate{})
+		require.NoError(t, err)
+		require.Equal(t, rows, n)
+	})
 }

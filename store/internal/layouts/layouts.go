@@ -57,7 +57,7 @@ func (t *Table) See(ctx context.Context, e *engine.Engine, keys [][]byte) (*engi
 // A Row is one that a scan found.
 type Row struct {
 	Record *rowcodec.Record // nil of one that does not open
-	Stamp  int64            // the latest of its cells, or of those of its page; 0 where it is not known
+	Stamp  int64            // the latest of its cells, or of those of its page; 0 where the database has none
 	Err    error            // why it does not open
 }
 

@@ -26,10 +26,14 @@ func cellsOf(sealed bool) driver.Slice {
 
 // find returns the page that a key is in, or nil if its part has none.
 func (t *Table) find(ctx context.Context, e *engine.Engine, key []byte, sealed bool) (*page, error) {
+	return t.findWith(ctx, e, key, sealed, cellsOf(sealed))
+}
+
+func (t *Table) findWith(ctx context.Context, e *engine.Engine, key []byte, sealed bool, cells driver.Slice) (*page, error) {
 	of := partOf(e.Spec, key)
 	for attempt := 0; ; attempt++ {
 		var found *page
-		r := driver.Range{Start: of.root, End: append(bytes.Clone(key), 0), Reverse: true, Limit: 1, Cells: cellsOf(sealed)}
+		r := driver.Range{Start: of.root, End: append(bytes.Clone(key), 0), Reverse: true, Limit: 1, Cells: cells}
 		for row, err := range e.Data.Scan(ctx, r) {
 			if err != nil {
 				return nil, err
@@ -83,7 +87,7 @@ type walk struct {
 	t      *Table
 	e      *engine.Engine
 	sealed bool
-	stamps bool // pages are read with stamps, as far as a scan reads them
+	stamps bool // pages are read with stamps
 	yield  func(run) bool
 
 	held *page  // whose rows are yielded when it is known which of them the next page takes over
@@ -163,10 +167,16 @@ func (w *walk) emit(to int, till []byte) {
 	w.done = !w.yield(run{w.held, to})
 }
 
+// cells returns what is read of a page.
+func (w *walk) cells() driver.Slice {
+	s := cellsOf(w.sealed)
+	s.Stamps = w.stamps
+	return s
+}
+
 // scan goes along the pages that a scan of the database reads.
 func (w *walk) scan(ctx context.Context, r driver.Range) error {
-	r.Cells = cellsOf(w.sealed)
-	r.Cells.Stamps = w.stamps
+	r.Cells = w.cells()
 	for row, err := range w.e.Data.Scan(ctx, r) {
 		if err != nil {
 			return err
@@ -214,7 +224,7 @@ func (w *walk) attempt(ctx context.Context, start, end []byte) error {
 		first := w.aheadOf(start)
 		if first == nil {
 			var err error
-			if first, err = w.t.find(ctx, w.e, start, w.sealed); err != nil {
+			if first, err = w.t.findWith(ctx, w.e, start, w.sealed, w.cells()); err != nil {
 				return err
 			}
 		}

@@ -100,7 +100,7 @@ func (t *Table) seePart(ctx context.Context, e *engine.Engine, of []int, keys []
 }
 
 // Share calls do with the rows of a share of the table, those of one page at a time, and the latest stamp of the page's cells, 0 where
-// it is not known. A row is always in the same share, and comes once if it is there from the beginning to the end.
+// the database has none. A row is always in the same share, and comes once if it is there from the beginning to the end.
 func (t *Table) Share(ctx context.Context, e *engine.Engine, part inspect.Part, do func(e *engine.Engine, rows []*rowcodec.Record, stamp int64) error) error {
 	r := driver.Range{AnyOrder: true, Part: part.Index, Parts: part.Of}
 	if e.Spec.PrefixBytes > 0 {
