@@ -170,6 +170,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{"store/internal/engine", module + "/store/internal/query"},
 		{"store/internal/query", module + "/store/internal/session"},
 		{"store/internal/session", module + "/store/internal/administer"},
+		{"store/internal/pages", module + "/store/internal/layouts"},
 		{"store/internal/administer", module + "/store/internal/rewrite"},
 		{"store/internal/rewrite", module + "/store/internal/maintain"},
 		{"store/internal/maintain", module + "/store"},

@@ -31,8 +31,9 @@ import (
 // values being written again, he might find the row as it should be at the end, just before a sleeper who has read old values from the source
 // puts them there. A copy may write a row that nobody has ever written without a look at the source: what writers do leaves a key cell for ever.
 //
-// In a table of pages it is the same with a page in place of the row: all that it has of it is replaced together, and a page that is
-// cut changes. Who has written the source writes the page in any case; one that was not there is made, even without a row.
+// In a table of pages the same holds with the page in place of the row, and its version in place of the key cell. Other rows of the page
+// come along as they were read. A page that is cut has another version first. So whoever has read it before is refused, wherever the row
+// is by then. Who has written the source writes the page in any case. One that is not there he makes, even without a row.
 //
 // In any other table the last write wins, so the operation ends only when the row of the table, read before that of the source, is
 // equal to it. Who has deleted a row in the source deletes it here in any case. Nor does who has written it leave a copy that counts as

@@ -195,8 +195,8 @@ and writes the encrypted table. It asks for a complete verification without diff
 since all was copied. There is no way back.
 
 A table that is conditional, or of pages, loses nothing, whatever still goes on. Before the
-cut-over of any other one, stop the writers, or wait until no dual write can be under way: one that
-sleeps may otherwise undo what was written after it.`,
+cut-over of any other one, stop the writers, or wait until no dual write can be under way:
+one that sleeps may otherwise undo what was written after it.`,
 		Example: `  rangecrypt migrate cutover orders --from cassandra://127.0.0.1/shop.orders \
       --store cassandra://127.0.0.1/app --key app.key`,
 		Args: theMigrated, JSON: oneLine, Yes: true, Flags: m.from.bind, Check: m.check,
