@@ -57,8 +57,8 @@ func New(tbl *store.Table, source Source) (*Migration, error) {
 	return into(layouts.Of((*session.Table)(tbl)), source)
 }
 
-// Open is [New] for the table that has a name. It may be one of pages: then neither a dual write nor a copy replaces a page that
-// somebody has written since it was read, and rows that expire are [ErrUnfit]. One that is not there is [store.ErrNoTable].
+// Open is [New] for the table that has a name. One that is not there is [store.ErrNoTable]. It may be one of pages: then neither
+// a dual write nor a copy replaces a page that somebody has written since it was read. Rows that expire are [ErrUnfit] there.
 func Open(ctx context.Context, st *store.Store, table string, source Source) (*Migration, error) {
 	tbl, err := layouts.Open(ctx, session.Of(st), table)
 	if err != nil {

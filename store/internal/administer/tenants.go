@@ -159,8 +159,8 @@ func changeTenant(ctx context.Context, db *session.Database, name string, tables
 	return nil
 }
 
-// CarryPolicy gives a tenant the policy that it has for one table for another one, of the same database or not, unless it has one there.
-// Otherwise values that are sealed in the first might come into the other in the clear.
+// CarryPolicy gives a tenant the policy for a table that it has for another one, unless it has one already. Otherwise values that
+// are sealed in the other might come into the table in the clear. The two may be of different databases.
 func CarryPolicy(ctx context.Context, tenant string, from, into *session.Table) error {
 	db, was, is := into.Database(), from.Now().Meta, into.Now().Meta
 	_, has, err := PolicyOf(ctx, db, tenant, is.Name)

@@ -62,7 +62,7 @@ type Row struct {
 }
 
 // Scan hands the rows of a part on in batches, each row once, with the table whose view they are of. A row that stands alone
-// and does not open is one of them; of a page it is an error, since nobody knows which rows that has.
+// and does not open is one of them. A page that does not is an error, since nobody knows which rows it has.
 func (t *Table) Scan(ctx context.Context, part inspect.Part, do func(*engine.Engine, []Row) error) error {
 	if t.Pages != nil {
 		return t.scanPages(ctx, part, do)

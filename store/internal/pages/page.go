@@ -123,8 +123,8 @@ func (p *page) readPlain(cell []byte, most int) error {
 // reaches reports whether a key is before the end of the page.
 func (p *page) reaches(key []byte) bool { return p.high == nil || bytes.Compare(key, p.high) < 0 }
 
-// till returns the key from which on rows may be in other pages, nil where the part ends before, by what was read for a key: the page
-// that a cut makes may have been there if it begins above that.
+// till returns the key from which on rows may be in other pages, nil where the part ends before, if it was read for a key. A page
+// that a cut makes may have been there if it begins above that key.
 func (p *page) till(key []byte) []byte {
 	for _, c := range p.cuts {
 		if bytes.Compare(c.key, key) > 0 {

@@ -99,8 +99,8 @@ func (t *Table) seePart(ctx context.Context, e *engine.Engine, of []int, keys []
 	return nil
 }
 
-// Share calls do with the rows of a share of the table, those of one page at a time, and the latest stamp of the page's cells, 0 where
-// the database has none. A row is always in the same share, and comes once if it is there from the beginning to the end.
+// Share calls do with the rows of a share of the table, those of one page at a time. With them comes the latest stamp of the page's
+// cells, 0 where the database has none. A row is always in the same share, and comes once if it is there from the beginning to the end.
 func (t *Table) Share(ctx context.Context, e *engine.Engine, part inspect.Part, do func(e *engine.Engine, rows []*rowcodec.Record, stamp int64) error) error {
 	r := driver.Range{AnyOrder: true, Part: part.Index, Parts: part.Of}
 	if e.Spec.PrefixBytes > 0 {
@@ -141,8 +141,8 @@ func (t *Table) chains(ctx context.Context, e *engine.Engine, r driver.Range, do
 	return nil
 }
 
-// chain goes along rows with keys from one on that are below another one, and returns the table as it was at the end: the schema may
-// change meanwhile.
+// chain goes along rows with keys from one on that are below another one. It returns the table as it was at the end, since the
+// schema may change meanwhile.
 func (t *Table) chain(ctx context.Context, e *engine.Engine, start, end []byte, do func(*engine.Engine, []*rowcodec.Record, int64) error) (*engine.Engine, error) {
 	var failed error
 	w := &walk{t: t, e: e, sealed: true, stamps: true}

@@ -32,7 +32,7 @@ type change struct {
 	size  int
 	make  func(t *rowcodec.View, was *rowcodec.Record) (*rowcodec.Record, error) // was is nil of a row that is not there; nil removes it
 
-	// If not nil, it is called with changes of one page, which share it, and the rows of the page, after that was read and before any
+	// If not nil, it is called with changes of one page, which share it, and the rows of the page. The page has been read then, and none
 	// of them is made. It sets their sizes, and reports whether the page is to be written.
 	look func(ctx context.Context, e *engine.Engine, of []change, rows []*rowcodec.Record) (bool, error)
 }
