@@ -21,8 +21,9 @@ func AddColumn(c Column) Change {
 
 // DropColumn removes a column: from now on it has no values, and what rows still hold of it cannot be opened any more. But the
 // database has that, and in the clear if the column was plain, until [Table.Convert] has ended: to put a row again need not remove
-// it. One whose key another column shares is [ErrShared]. A write of another client that gives the column a value, and learns of
-// this only when it has written, is [ErrSchemaChanged] and [ErrWritten]: its rows are there without that value.
+// it. Files of the database have it until they are compacted: see DB.Compact of store/pebble. One whose key another column shares is
+// [ErrShared]. A write of another client that gives the column a value, and learns of this only when it has written, is
+// [ErrSchemaChanged] and [ErrWritten]: its rows are there without that value.
 func DropColumn(name string) Change {
 	return Change{nil, func(a *alteration) error { return a.Drop(name) }}
 }

@@ -34,7 +34,7 @@ const (
 var larger = map[string]int{
 	"ope/kerschbaum":   3300, // what a client remembers of an index, and all that it does by that
 	"store/drivertest": 4530, // one test suite, in files by promise
-	"store/pebble":     2800,
+	"store/pebble":     2880,
 	"store/cassandra":  3870,
 	"store/hbase":      2650,
 }

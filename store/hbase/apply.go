@@ -53,7 +53,7 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 	ctx, cancel := f.db.bound(ctx)
 	defer cancel()
 	if err := f.apply(ctx, mutations); err != nil {
-		return f.db.fail(ctx, "apply to "+f.spec.Name, err)
+		return f.fail(ctx, "apply to", err)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement
 	ctx, cancel := f.db.bound(ctx)
 	defer cancel()
 	if late, err = f.replace(ctx, replacements); err != nil {
-		return nil, f.db.fail(ctx, "replace in "+f.spec.Name, err)
+		return nil, f.fail(ctx, "replace in", err)
 	}
 	return late, nil
 }

@@ -80,7 +80,7 @@ func (f *family) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([
 		err = f.getBatches(ctx, rows, s, found)
 	}
 	if err != nil {
-		return nil, f.db.fail(ctx, "get from "+f.spec.Name, err)
+		return nil, f.fail(ctx, "get from", err)
 	}
 	return found, nil
 }

@@ -38,7 +38,7 @@ func (f *family) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell
 		done, err = f.putUnder(ctx, row, condition(row, expect), puts)
 	}
 	if err != nil {
-		return false, f.db.fail(ctx, "check and put in "+f.spec.Name, err)
+		return false, f.fail(ctx, "check and put in", err)
 	}
 	return done, nil
 }
@@ -65,7 +65,7 @@ func (f *family) PutGuarded(ctx context.Context, row []byte, guard driver.Guard,
 	row = slices.Clone(row)
 	done, err := f.putUnder(ctx, row, guardCondition(row, guard), puts)
 	if err != nil {
-		return false, f.db.fail(ctx, "put under a guard in "+f.spec.Name, err)
+		return false, f.fail(ctx, "put under a guard in", err)
 	}
 	return done, nil
 }

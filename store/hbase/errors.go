@@ -7,9 +7,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/tsuna/gohbase"
+	"github.com/tsuna/gohbase/pb"
 	"github.com/tsuna/gohbase/region"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
@@ -73,6 +75,34 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("hbase: %s: %w", what, message)
 	}
 	return fmt.Errorf("hbase: %s: %w: %w", what, kind, message)
+}
+
+// fail returns the error of a call about the family. A table that was disabled is served by nobody: that is said, since else
+// it seems as if servers were down.
+func (f *family) fail(ctx context.Context, what string, err error) error {
+	err = f.db.fail(ctx, what+" "+f.spec.Name, err)
+	if errors.Is(err, driver.ErrUnavailable) && f.disabled() {
+		return fmt.Errorf("%w; its table %s is disabled: enable it in the shell of HBase", err, f.table)
+	}
+	return err
+}
+
+// disabled reports whether the table is known to be disabled, or about to be.
+func (f *family) disabled() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	state := &pb.Get{Row: f.table, Column: []*pb.Column{{Family: []byte("table"), Qualifier: [][]byte{[]byte("state")}}}}
+	r, err := f.db.send(ctx, f.db.get(ctx, []byte("hbase:meta"), f.table, state))
+	if err != nil {
+		return false
+	}
+	for _, c := range r.(*pb.GetResponse).GetResult().GetCell() {
+		// A message of one field: enabled is 0, disabled 1, disabling 2.
+		if v := c.GetValue(); len(v) == 2 && v[0] == 8 && (v[1] == 1 || v[1] == 2) {
+			return true
+		}
+	}
+	return false
 }
 
 type over struct{}

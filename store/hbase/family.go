@@ -61,7 +61,7 @@ func (f *family) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.
 	defer cancel()
 	cells, err := f.slice(ctx, slices.Clone(row), s)
 	if err != nil {
-		return nil, f.db.fail(ctx, "get from "+f.spec.Name, err)
+		return nil, f.fail(ctx, "get from", err)
 	}
 	return cells, nil
 }

@@ -52,7 +52,7 @@ func (f *family) scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 			}
 			for i, row := range page {
 				if err := ctx.Err(); err != nil {
-					yield(driver.Row{}, s.f.db.fail(ctx, "scan "+s.f.spec.Name, err))
+					yield(driver.Row{}, s.f.fail(ctx, "scan", err))
 					return
 				}
 				page[i] = driver.Row{} // so that a slow reader does not hold them all
@@ -118,13 +118,13 @@ func cut(bound []byte) ([]byte, bool) {
 // next reads one page, which may be empty, of at most limit rows if that is positive.
 func (s *scan) next(ctx context.Context, limit int) ([]driver.Row, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, s.f.db.fail(ctx, "scan "+s.f.spec.Name, err)
+		return nil, s.f.fail(ctx, "scan", err)
 	}
 	ctx, cancel := s.f.db.bound(ctx)
 	defer cancel()
 	page, err := s.page(ctx, limit)
 	if err != nil {
-		return nil, s.f.db.fail(ctx, "scan "+s.f.spec.Name, err)
+		return nil, s.f.fail(ctx, "scan", err)
 	}
 	return page, nil
 }

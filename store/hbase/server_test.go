@@ -760,3 +760,31 @@ func TestGuardOfOldServers(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 }
+
+func TestDisabledTable(t *testing.T) {
+	db := open(t, Options{Timeout: 3 * time.Second})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{}).(*family)
+	require.NoError(t, f.Apply(t.Context(), put("a", cell("q", "v"))))
+	require.False(t, f.disabled())
+	m := &master{db: db}
+	defer m.close()
+	name := db.tableName(f.spec.Name)
+	require.NoError(t, m.procedure(t.Context(), "DisableTable", &pb.DisableTableRequest{TableName: name}, &pb.DisableTableResponse{}))
+	refused := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorContains(t, err, "is disabled: enable it in the shell of HBase")
+	}
+	_, err := f.Get(t.Context(), []byte("a"), driver.Slice{})
+	refused(err)
+	refused(f.Apply(t.Context(), put("b", cell("q", "v"))))
+	for _, err := range f.Scan(t.Context(), driver.Range{}) {
+		refused(err)
+	}
+	require.NoError(t, m.procedure(t.Context(), "EnableTable", &pb.EnableTableRequest{TableName: name}, &pb.EnableTableResponse{}))
+	require.Eventually(t, func() bool { // the client waits longer each time that it finds nobody
+		cells, err := f.Get(t.Context(), []byte("a"), driver.Slice{})
+		return err == nil && slices.Equal([]string{"q=v"}, texts(cells))
+	}, time.Minute, time.Second)
+}
