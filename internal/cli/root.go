@@ -18,7 +18,7 @@ without space, or key service unreachable, 5 column gives away too much, 130 int
 // OnlyIn has the commands that one program has and the other has not, so that each can name those of the other.
 var OnlyIn = map[string][]string{
 	"opebench":   {"insert", "range-query", "repro", "run", "servers"},
-	"rangecrypt": {"lease", "migrate", "rekey", "table", "tenant"},
+	"rangecrypt": {"compact", "lease", "migrate", "rekey", "table", "tenant"},
 }
 
 // Root makes a command the root of a program's other commands.
