@@ -148,6 +148,9 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if o.CacheBytes < 0 {
 		return nil, fmt.Errorf("pebble: CacheBytes is %d", o.CacheBytes)
 	}
+	if dir == "" {
+		return nil, errors.New("pebble: no directory given")
+	}
 	db, err := open(dirlock.Path(o.FS, dir), o)
 	if err != nil {
 		return nil, fmt.Errorf("pebble: open %s: %w", dir, ofDisk(err))

@@ -24,6 +24,11 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
+func TestOpenNeedsADirectory(t *testing.T) {
+	_, err := Open("", nil)
+	require.EqualError(t, err, "pebble: no directory given")
+}
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
 		child(dir)

@@ -173,8 +173,11 @@ func (db *Database) named(ctx context.Context, name string, apart func(*meta.Tab
 		}
 		// A family that is not there was dropped with its table after the entry was read, unless
 		// the entry still says so.
-		if !errors.Is(err, driver.ErrNoFamily) || last != nil && last.ID == m.ID && last.Version == m.Version {
+		if !errors.Is(err, driver.ErrNoFamily) {
 			return nil, err
+		}
+		if last != nil && last.ID == m.ID && last.Version == m.Version {
+			return nil, fmt.Errorf("%w: the database has lost a part of table %q: restore that from a backup: %w", fault.ErrTampered, name, err)
 		}
 		last = m
 		pause.Repeats(ctx, "schema_changed")
