@@ -36,7 +36,8 @@ func RenameColumn(from, to string) Change {
 // ChangeColumn encrypts a column in another way: the column that has the name of c, as c says. The type must be as it was.
 // Rows that are there keep their values, plain ones too, and are read as before. Until [Table.Convert] has rewritten them,
 // queries by the column scan the index entries of before, and then those of now. Where there were none before, or they were of another
-// kind, queries open and check all rows, in no order: Reverse needs an OrderBy then. [Table.Explain] says which.
+// kind, queries open and check all rows, in no order: Reverse needs an OrderBy then. [Table.Explain] says which. A [TableOf] goes on whatever
+// its tags say of the encryption, but for a column that is plain from now on and whose tag does not say so.
 //
 // A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see inspect.ConvertStats.
 // In a table of which nothing is encrypted a column cannot be encrypted; make another table.
@@ -62,8 +63,9 @@ func tableOf(c Column) []string {
 }
 
 // Alter changes the schema of a table: all the changes, one after the other, or none of them. It is one small write, and no row
-// is touched. Readers and writers go on. Writers notice before they acknowledge their next write, and store its rows as the schema
-// is by then; with a lease they notice before Alter returns, and rows that were written before are as those that were there.
+// is touched. Readers and writers go on, but a query by a column that is encrypted otherwise from now on may end as [Table.RebuildIndex]
+// says. Writers notice before they acknowledge their next write, and store its rows as the schema is by then; with a
+// lease they notice before Alter returns, and rows that were written before are as those that were there.
 //
 // A column that is not there is [ErrColumn], one that is there already [ErrExists], and a change
 // that makes no sense [ErrSchema], as is every change of the row key other than a name. After [driver.ErrUnknownOutcome] all changes
@@ -103,7 +105,7 @@ func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string
 
 // RotateSearchKeys gives each of the named columns of a table a new search key: the key of its ciphertexts and tokens. It is as a
 // change of the column's encryption to the same one. What is written from now on has the new key, and queries find rows by
-// the old one and the new one. [Table.Convert] stores all rows under the new one. From then on no row has the old one, though index entries that lead to no row may: Verify with Repair drops them.
+// the old one and the new one; one that is under way may end as [Table.RebuildIndex] says. [Table.Convert] stores all rows under the new one. From then on no row has the old one, though index entries that lead to no row may: Verify with Repair drops them.
 //
 // A part of the row key, and a column that is not searched, are [ErrSchema]. A column that shares its key with another one is
 // [ErrShared]. A table with tenants is [ErrTenant], since its search keys are derived from the keys of the tenants.

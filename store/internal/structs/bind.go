@@ -1,7 +1,6 @@
 package structs
 
 import (
-	"cmp"
 	"crypto/rand"
 	"fmt"
 	"reflect"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -46,7 +44,7 @@ func (p *Plan) Bind(t *rowcodec.View) (*Binding, error) {
 			continue
 		}
 		a, ok := accessOf(f.elem, specs[i].Type.GoType())
-		if err := f.fits(specs[i], i, schema.Key, ok); err != nil {
+		if err := f.fits(specs[i], i, len(schema.Key), ok); err != nil {
 			errs = append(errs, fmt.Errorf("field %s: %w", f.path, err))
 			continue
 		}
@@ -85,9 +83,11 @@ func (b *Binding) Whole(then string) error {
 	return fmt.Errorf("%w: without a field: column %s; %s", fault.ErrColumn, strings.Join(names, ", "), then)
 }
 
-// fits returns an error if a field contradicts what the schema says of its column.
-func (f *field) fits(s meta.Spec, position int, key []meta.Spec, goType bool) error {
-	parts, tie := len(key), s.Encryption == meta.TieBreaker
+// fits returns an error if a field contradicts what the schema says of its column. How a column is encrypted, and what
+// leads to its rows, may be changed while programs run: there the tag says only how the table is made. But what it says
+// is sealed must not go out in the clear.
+func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
+	tie := s.Encryption == meta.TieBreaker
 	switch {
 	case position < parts && f.key != position+1:
 		return fmt.Errorf("column %q is part %d of the row key: write key=%d", s.Name, position+1, position+1)
@@ -101,28 +101,19 @@ func (f *field) fits(s meta.Spec, position int, key []meta.Spec, goType bool) er
 		return fmt.Errorf("column %q has type %s, with values of Go type %v: the field has %v", s.Name, s.Type, s.Type.GoType(), f.elem)
 	case f.encryption == "" && f.key == 0 && s.Encryption == meta.Plain:
 		return fmt.Errorf("column %q is not encrypted: write plain", s.Name)
-	case f.encryption != "" && (f.encryption != s.Encryption || f.scheme != s.Scheme):
-		return fmt.Errorf("column %q is %s: write so, or nothing", s.Name, strings.TrimSuffix(string(s.Encryption)+"="+s.Scheme, "="))
-	case f.covering && !s.Covering:
-		return fmt.Errorf("the index entries of column %q have no copies of the rows: drop covering, or change the column with store.ChangeColumn", s.Name)
-	case f.copied != nil && !f.sameCopies(s, key):
-		return fmt.Errorf("copies in index entries of column %q have other columns than the tag: write covering=%s, covering alone, or change the column with store.ChangeColumn", s.Name, cmp.Or(strings.Join(s.Copied, " "), s.Name))
-	case f.served && !s.ServerIndex:
-		return fmt.Errorf("column %q has no server index: drop server-index, or change the column with store.ChangeColumn", s.Name)
+	case f.key > 0 && f.encryption != "" && (f.encryption != s.Encryption || f.scheme != s.Scheme):
+		return fmt.Errorf("key part %q is %s: write so, or nothing", s.Name, spelled(s.Encryption, s.Scheme))
+	case f.encryption != "" && s.Clear() && !(meta.Spec{Encryption: f.encryption, Scheme: f.scheme}).Clear():
+		return fmt.Errorf("column %q is plain, and the tag says %s: write plain, or encrypt the column with store.ChangeColumn", s.Name, spelled(f.encryption, f.scheme))
 	case f.typ != nil && f.whole && f.typ.ID() != s.Type.ID(), f.typ != nil && !f.whole && f.typ.ID() != base(s.Type.ID()):
 		return fmt.Errorf("column %q has type %s: write so, or nothing", s.Name, s.Type)
 	}
 	return nil
 }
 
-// sameCopies reports whether copies have the columns that the tag names.
-func (f *field) sameCopies(s meta.Spec, key []meta.Spec) bool {
-	said, parts := s.Inspect(), make([]inspect.Field, len(key))
-	for i, part := range key {
-		parts[i] = part.Inspect()
-	}
-	said.Copied = f.copied
-	return said.SameCopies(s.Inspect(), parts)
+// spelled returns an encryption as a tag has it.
+func spelled(encryption meta.Encryption, scheme string) string {
+	return strings.TrimSuffix(string(encryption)+"="+scheme, "=")
 }
 
 // base returns the id of a type without its domain.
@@ -192,7 +183,7 @@ func (b *Binding) value(t *rowcodec.View, c *rowcodec.Column, row reflect.Value)
 	}
 	v, err := f.load(at)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("field %s: %w", f.path, err)
 	}
 	return c.Type.Normalize(v)
 }
@@ -291,7 +282,7 @@ func (f *boundField) set(row reflect.Value, v any, null error) error {
 	}
 	ok, err := f.save(f.at(row, true), v)
 	if err != nil {
-		return fmt.Errorf("column %q: %w", f.column, err)
+		return fmt.Errorf("column %q: field %s: %w", f.column, f.path, err)
 	}
 	if !ok {
 		return fmt.Errorf("%w: column %q has values of Go type %T", fault.ErrSchemaChanged, f.column, v)
