@@ -59,7 +59,7 @@ const AllowUnmapped ForOption = 1
 //	server-index   likewise; see [Column.ServerIndex]
 //	unit=UNIT      of a time.Time: ns, us, ms or s
 //	scale=N        of a decimal: digits after the point
-//	type=TYPE      as [ParseType] reads it: for a netip.Addr, types with bounds, string(32), "string after ..." and so on
+//	type=TYPE      as [ParseType] reads it: for a netip.Addr, texts of other types, types with bounds, string(32), "string after ..." and so on
 //
 // Only one of unit, scale and type can be given: a type has its unit or scale, as in type=timestamp/ms.
 //
@@ -68,10 +68,14 @@ const AllowUnmapped ForOption = 1
 // UnmarshalText are exact and have no exponent, as inf.Dec and big.Int. Null is a nil pointer, a nil []byte, or an sql.Null,
 // sql.NullString and so on that is not valid. Where a field cannot be null and the row is, reading is [ErrNull].
 //
-// The table may say more than the tags: an encryption, unit, scale or type that a tag leaves out is as the table has
-// it, but for a plain column, which must be tagged plain. A tag without covering or server-index leaves that as the table has it. What
-// contradicts the table is [ErrColumn], as is a column without a field, unless [AllowUnmapped] is given. A tag that makes no
-// sense is [ErrSchema].
+// With type=string a column keeps the text of any type with MarshalText and UnmarshalText, as netip.Prefix. Its order is that of the text.
+// Predicates, and rows that are maps, have the text as a string. A value whose text is not read back as the same is [ope.ErrDomain]. A
+// type that is made of string stays that string, whatever its methods.
+//
+// A unit, scale or type that a tag leaves out is as the table has it. What a tag says of a column's encryption, covering and server-index is for
+// [SchemaOf]: a column that is sealed otherwise by now fits, see [ChangeColumn]. One that is plain must be tagged plain, so that no value goes out
+// in the clear that a tag says is sealed. What else contradicts the table, as the encryption of a key part, is [ErrColumn], and so is a
+// column without a field, unless [AllowUnmapped] is given. A tag that makes no sense is [ErrSchema].
 //
 // If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client
 // may learn of a change by another one only when it has written. Any other write than a Delete that learns so that

@@ -26,6 +26,7 @@ var (
 	addrType    = reflect.TypeFor[netip.Addr]()
 	decimalType = reflect.TypeFor[encode.Decimal]()
 	bytesType   = reflect.TypeFor[[]byte]()
+	stringType  = reflect.TypeFor[string]()
 	intType     = reflect.TypeFor[int]()
 	uintType    = reflect.TypeFor[uint]()
 )
@@ -76,8 +77,23 @@ var variables = map[reflect.Type]func(typ reflect.Type) access{
 	timeType: variable[time.Time], addrType: variable[netip.Addr], decimalType: variable[encode.Decimal],
 }
 
-// accessOf returns how a variable of a Go type is read and written as values of the Go type of a column.
+// accessOf returns how a variable of a Go type is read and written as values of the Go type of a column. What is made of
+// string is that string, also where it has another text.
 func accessOf(elem, column reflect.Type) (access, bool) {
+	a, ok := ownAccess(elem, column)
+	switch {
+	case ok:
+		return a, true
+	case column == decimalType && value.IsDecimal(elem) && value.ReadsNumbers(elem):
+		return number, true
+	case column == stringType && value.HasText(elem):
+		return text, true
+	}
+	return access{}, false
+}
+
+// ownAccess is accessOf for types that are made of that of the column.
+func ownAccess(elem, column reflect.Type) (access, bool) {
 	of := variables[column]
 	switch {
 	case of == nil:
@@ -88,8 +104,6 @@ func accessOf(elem, column reflect.Type) (access, bool) {
 		return wide[int, int64](elem), true
 	case value.SameShape(elem, uintType) && column == reflect.TypeFor[uint64]():
 		return wide[uint, uint64](elem), true
-	case column == decimalType && value.IsDecimal(elem):
-		return text, true
 	}
 	return access{}, false
 }
@@ -111,7 +125,8 @@ func wide[T int | uint, C int64 | uint64](typ reflect.Type) access {
 	return a
 }
 
-var text = access{
+// number is the access of a decimal of another package.
+var number = access{
 	load: func(at any) (any, error) { return value.DecimalOf(at) },
 	save: func(at, v any) (bool, error) {
 		d, ok := v.(encode.Decimal)
@@ -122,13 +137,25 @@ var text = access{
 	},
 }
 
+// text is the access of a type that is kept as its text.
+var text = access{
+	load: func(at any) (any, error) { return value.TextOf(at) },
+	save: func(at, v any) (bool, error) {
+		s, ok := v.(string)
+		if !ok {
+			return false, nil
+		}
+		return true, value.SetText(at, s)
+	},
+}
+
 // defaultType returns the type that a column of a Go type has if the tag says none, or nil.
 func defaultType(elem reflect.Type) value.Type {
 	for _, t := range []value.Type{
 		value.Int64, value.Int8, value.Int16, value.Int32, value.Uint64, value.Uint8, value.Uint16, value.Uint32, value.Float32, value.Float64,
 		value.Bool, value.Date, value.String, value.Bytes, value.UUID,
 	} {
-		if _, ok := accessOf(elem, t.GoType()); ok {
+		if _, ok := ownAccess(elem, t.GoType()); ok {
 			return t
 		}
 	}

@@ -205,10 +205,10 @@ func (f *field) of(typ reflect.Type) error {
 	f.ofLoad = f.elem == reflect.TypeFor[rowcodec.LoadTie]()
 	f.tie = f.ofLoad || f.elem == reflect.TypeFor[Tie]()
 	switch {
-	case value.IsInexact(f.elem):
-		return fmt.Errorf("a %v is not always a decimal number: use inf.Dec, big.Int or encode.Decimal", f.elem)
+	case value.IsInexact(f.elem) && (f.typ == nil || f.typ.GoType() != stringType):
+		return fmt.Errorf("a %v is not always a decimal number: use inf.Dec, big.Int or encode.Decimal, or write type=string", f.elem)
 	case f.key > 0 && f.null != never && f.null != nilSlice:
-		return fmt.Errorf("a key part cannot be null: make it a %v", f.elem)
+		return fmt.Errorf("a key part cannot be null: give the field the Go type %v", f.elem)
 	case f.tie && (f.key == 0 || f.null != never):
 		return errors.New("a Tie is the last part of the row key, and no pointer: write key=N")
 	case f.tie && (f.encryption != "" || f.typ != nil):
@@ -216,10 +216,10 @@ func (f *field) of(typ reflect.Type) error {
 	}
 	if f.typ != nil {
 		if _, ok := accessOf(f.elem, f.typ.GoType()); !ok {
-			return fmt.Errorf("a field of Go type %v does not take %s", f.elem, f.takes())
+			return fmt.Errorf("a field of Go type %v does not take %s", f.elem, f.refused())
 		}
 	} else if defaultType(f.elem) == nil && f.vague() == "" {
-		return fmt.Errorf("no column has values of Go type %v; leave the field out with `%s:\"-\"`", typ, TagName)
+		return fmt.Errorf("no column has values of Go type %v; %sleave the field out with `%s:\"-\"`", typ, f.texted(), TagName)
 	}
 	if t := cmp.Or(f.typ, defaultType(f.elem)); t != nil && f.encryption == meta.Ordered && !t.Orderable() {
 		return fmt.Errorf("values of type %s have no order: write deterministic, or hashed in the key", t)
@@ -227,25 +227,65 @@ func (f *field) of(typ reflect.Type) error {
 	return nil
 }
 
-func (f *field) takes() string {
-	if f.whole {
-		return "type=" + f.typ.String()
-	}
-	if f.typ.GoType() == timeType {
+// refused returns which option the Go type does not take, and what to do.
+func (f *field) refused() string {
+	said := "type=" + f.typ.String()
+	switch column := f.typ.GoType(); {
+	case column == stringType:
+		return said + ": " + f.untexted()
+	case column == decimalType && value.IsDecimal(f.elem):
+		if !f.whole {
+			said = "scale="
+		}
+		return said + ", its text is no decimal number: write type=string, which keeps the text"
+	case !f.whole && column == timeType:
 		return "unit=, which is for time.Time"
+	case !f.whole:
+		return "scale=, which is for encode.Decimal, inf.Dec and other decimals"
+	case value.HasText(f.elem) && defaultType(f.elem) == nil:
+		return said + ": write " + f.vague()
 	}
-	return "scale=, which is for encode.Decimal, inf.Dec and other decimals"
+	return said
+}
+
+// untexted returns what a Go type needs to be kept as a text.
+func (f *field) untexted() string {
+	switch {
+	case value.WritesText(f.elem):
+		return "give the type the method UnmarshalText, which reads back what MarshalText writes"
+	case value.ReadsText(f.elem):
+		return "give the type the method MarshalText, which writes what UnmarshalText reads"
+	case f.prints():
+		return "give the type the methods MarshalText and UnmarshalText, its String method is not read back"
+	}
+	return "only types that are made of string, or have the methods MarshalText and UnmarshalText, do"
+}
+
+// texted advises a text for a Go type that prints or writes one.
+func (f *field) texted() string {
+	if !f.prints() && !value.WritesText(f.elem) && !value.ReadsText(f.elem) {
+		return ""
+	}
+	return "give the type the methods MarshalText and UnmarshalText and write type=string, or "
+}
+
+func (f *field) prints() bool {
+	return reflect.PointerTo(f.elem).Implements(reflect.TypeFor[fmt.Stringer]())
 }
 
 // vague returns what to write where the Go type alone does not say the type of the column.
 func (f *field) vague() string {
-	switch _, text := accessOf(f.elem, decimalType); {
+	switch _, number := accessOf(f.elem, decimalType); {
 	case value.SameShape(f.elem, timeType):
 		return "unit=ns, us, ms or s"
 	case value.SameShape(f.elem, addrType):
 		return "type=ipv4 or type=ipv6"
-	case text:
+	case number && value.HasText(f.elem):
+		return "scale=N, the digits after the point, or type=string, which keeps the text of MarshalText"
+	case number:
 		return "scale=N, the digits after the point"
+	case value.HasText(f.elem):
+		return "type=string, which keeps the text of MarshalText"
 	}
 	return ""
 }

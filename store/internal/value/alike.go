@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/netip"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -22,7 +23,8 @@ func IsInexact(typ reflect.Type) bool {
 	return typ == reflect.TypeFor[big.Rat]() || typ == reflect.TypeFor[big.Float]()
 }
 
-// IsDecimal reports whether a type may be a decimal of another package, such as inf.Dec: its text is the number.
+// IsDecimal reports whether a type may be a decimal of another package, such as inf.Dec: its text is the number. Other
+// types have methods of the same names, see ReadsNumbers.
 func IsDecimal(typ reflect.Type) bool {
 	if IsInexact(typ) {
 		return false
@@ -32,19 +34,31 @@ func IsDecimal(typ reflect.Type) bool {
 			return false
 		}
 	}
-	p := reflect.PointerTo(typ)
-	return typ.Kind() == reflect.Struct && p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	return typ.Kind() == reflect.Struct && HasText(typ)
+}
+
+// ReadsNumbers reports whether a type that may be a decimal reads a number and writes the same one. Two are tried, as a
+// type may refuse zero.
+func ReadsNumbers(typ reflect.Type) bool {
+	return slices.ContainsFunc([]int64{0, 1}, func(n int64) bool {
+		p, number := reflect.New(typ).Interface(), encode.Decimal{Unscaled: big.NewInt(n)}
+		if SetDecimal(p, number) != nil {
+			return false
+		}
+		d, err := DecimalOf(p)
+		return err == nil && compareDecimal(d, number) == 0
+	})
 }
 
 // DecimalOf returns the number that a pointer to a decimal of another package leads to.
 func DecimalOf(p any) (encode.Decimal, error) {
 	b, err := p.(encoding.TextMarshaler).MarshalText()
 	if err != nil {
-		return encode.Decimal{}, fmt.Errorf("%w: %T has no text", ope.ErrDomain, p)
+		return encode.Decimal{}, fmt.Errorf("%w: MarshalText of %v returns an error", ope.ErrDomain, reflect.TypeOf(p).Elem())
 	}
 	d, err := encode.ParseDecimal(string(b))
 	if err != nil {
-		return encode.Decimal{}, fmt.Errorf("%w: the text of %T is no decimal number", ope.ErrDomain, p)
+		return encode.Decimal{}, fmt.Errorf("%w: the text of %v is no decimal number", ope.ErrDomain, reflect.TypeOf(p).Elem())
 	}
 	return d, nil
 }
@@ -52,7 +66,46 @@ func DecimalOf(p any) (encode.Decimal, error) {
 // SetDecimal undoes DecimalOf.
 func SetDecimal(p any, d encode.Decimal) error {
 	if p.(encoding.TextUnmarshaler).UnmarshalText([]byte(d.String())) != nil {
-		return fmt.Errorf("%w: %T does not read a decimal number", ope.ErrDomain, p)
+		return fmt.Errorf("%w: UnmarshalText of %v does not read a decimal number", ope.ErrDomain, reflect.TypeOf(p).Elem())
+	}
+	return nil
+}
+
+// WritesText reports whether the values of a type have a text.
+func WritesText(typ reflect.Type) bool {
+	return reflect.PointerTo(typ).Implements(reflect.TypeFor[encoding.TextMarshaler]())
+}
+
+// ReadsText reports whether a type reads a text.
+func ReadsText(typ reflect.Type) bool {
+	return reflect.PointerTo(typ).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// HasText reports whether the values of a type have a text, and are read from it.
+func HasText(typ reflect.Type) bool { return WritesText(typ) && ReadsText(typ) }
+
+// TextOf returns the text of the value that a pointer leads to. It is read back first: what no reader could read, or
+// would read as another value, is not stored. Errors of the type's own methods may show the value, and are left out.
+func TextOf(p any) (string, error) {
+	typ := reflect.TypeOf(p).Elem()
+	b, err := p.(encoding.TextMarshaler).MarshalText()
+	if err != nil {
+		return "", fmt.Errorf("%w: MarshalText of %v returns an error", ope.ErrDomain, typ)
+	}
+	text, again := string(b), reflect.New(typ).Interface()
+	if again.(encoding.TextUnmarshaler).UnmarshalText(b) != nil {
+		return "", fmt.Errorf("%w: UnmarshalText of %v does not read what MarshalText wrote: make it read all that MarshalText writes", ope.ErrDomain, typ)
+	}
+	if b, err = again.(encoding.TextMarshaler).MarshalText(); err != nil || string(b) != text {
+		return "", fmt.Errorf("%w: UnmarshalText of %v reads another value than MarshalText wrote: make the text say all of the value", ope.ErrDomain, typ)
+	}
+	return text, nil
+}
+
+// SetText undoes TextOf.
+func SetText(p any, text string) error {
+	if p.(encoding.TextUnmarshaler).UnmarshalText([]byte(text)) != nil {
+		return fmt.Errorf("%w: UnmarshalText of %v does not read the text that the column has", ope.ErrDomain, reflect.TypeOf(p).Elem())
 	}
 	return nil
 }
