@@ -191,3 +191,33 @@ func TestKMSDown(t *testing.T) {
 		require.Equal(t, c.retryable, store.Retryable(err), "%v", err)
 	}
 }
+
+// Errors name a type as ParseType reads it, and not as the catalogue has it.
+func TestErrorsNameTypesThatParse(t *testing.T) {
+	st := open(t, drivertest.NewMemory())
+	tbl := create(t, st, store.Schema{
+		Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
+		Columns: []store.Column{
+			store.DeterministicColumn("u", store.UUID), store.RandomisedColumn("s", store.String.OrderedBy(32)), store.RandomisedColumn("w", store.Int8.Within(0, 9)),
+		},
+	})
+	_, ordered := store.SchemaOf[struct {
+		ID int64    `rangecrypt:"id,key=1,hashed"`
+		U  [16]byte `rangecrypt:"u,type=uuid,ordered=mope"`
+	}]("t")
+	_, unordered := st.Create(background, store.Schema{
+		Name: "o", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.OrderedColumn("u", store.UUID, store.MOPE)},
+	})
+	_, ranged := tbl.Count(background, store.Field[[16]byte]("u").AtLeast([16]byte{}))
+	_, nan := tbl.Count(background, store.IsNaN("s"))
+	_, restricted := st.Create(background, store.Schema{
+		Name: "o", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.RandomisedColumn("s", store.String.Within("a", "b"))},
+	})
+	for want, err := range map[string]error{
+		"values of type uuid have no order: write": ordered, `column "u": values of type uuid have no order`: unordered,
+		`"u": values of type uuid have no order`: ranged, "values of type string(32) are never NaN": nan, "type string cannot be restricted": restricted,
+		"the type cannot be changed from int8 from 0 to 9 to int8": st.Alter(background, "t", store.ChangeColumn(store.PlainColumn("w", store.Int8))),
+	} {
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -67,11 +67,11 @@ type Options struct {
 	AllowSmallRange bool
 }
 
-// A Scheme is the linear order-preserving encryption of 2009. Make it with [New].
+// A Scheme is the linear order-preserving encryption of 2009. Make it with [New]: the zero Scheme has no key, and panics.
 type Scheme struct{ scheme }
 
 // A ModularScheme is mOPE: the encryption of 2009 after a secret rotation of the domain. Make it
-// with [NewModular].
+// with [NewModular]: the zero ModularScheme has no key, and panics.
 type ModularScheme struct{ scheme }
 
 var (

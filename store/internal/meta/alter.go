@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // An Alteration is a table's schema on its way to the next.
@@ -179,8 +180,12 @@ func (a *Alteration) Change(c Spec) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	if id := c.Type.ID(); id != f.Type {
-		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s", fault.ErrSchema, c.Name, f.Type, id)
+	if c.Type.ID() != f.Type {
+		was, err := value.ParseID(f.Type)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s", fault.ErrSchema, c.Name, was, c.Type)
 	}
 	next := c.field()
 	if err := cmp.Or(a.sealable(&next), a.Meta.cover(&next), a.Meta.indexable(&next)); err != nil {

@@ -83,7 +83,7 @@ func (f Spec) check() error {
 	case f.Type.ID() == "":
 		return fmt.Errorf("%w: column %q: its type was not made by package store", fault.ErrSchema, f.Name)
 	case f.Encryption == Ordered && !f.Type.Orderable() && f.Type.Err() == nil: // which is told below
-		return fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrSchema, f.Name, f.Type.ID())
+		return fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrSchema, f.Name, f.Type)
 	case f.Confidentiality != OfColumn && f.Encryption != Ordered && f.Encryption != Deterministic:
 		return fmt.Errorf("%w: column %q is %s: only deterministic and ordered columns have a search key to share", fault.ErrSchema, f.Name, f.Encryption)
 	case f.Covering && f.Encryption != Ordered && f.Encryption != Deterministic:

@@ -105,7 +105,7 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 	own := c.Type.GoType()
 	switch {
 	case n.Op == NaN && !IsFloat(c.Type):
-		return fmt.Errorf("%w: column %q: values of type %s are never NaN", fault.ErrColumn, c.Name, c.Type.ID())
+		return fmt.Errorf("%w: column %q: values of type %s are never NaN", fault.ErrColumn, c.Name, c.Type)
 	case given.Typ == nil:
 		return nil
 	case given.Typ.Kind() != reflect.Interface && !value.Takes(given.Typ, own):
@@ -116,7 +116,7 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 			continue
 		}
 		if !c.Type.Orderable() {
-			return fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrColumn, c.Name, c.Type.ID())
+			return fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrColumn, c.Name, c.Type)
 		}
 		v, err := c.Type.NormalizeBound((*b.from).Value)
 		if err != nil {

@@ -215,7 +215,7 @@ func (t TypeOf[T]) Within(lo, hi T) TypeOf[T] {
 		return t
 	}
 	if t.exactCodec == nil {
-		t.err = fmt.Errorf("type %s cannot be restricted", t.name)
+		t.err = fmt.Errorf("type %s cannot be restricted", t)
 		return t
 	}
 	narrow, err := t.exactCodec.Within(lo, hi)
@@ -289,7 +289,7 @@ func (t TypeOf[T]) restricted(narrow encode.Exact[T]) TypeOf[T] {
 // Restrict is Within with codes in place of values.
 func (t TypeOf[T]) Restrict(d ope.Domain) (Type, error) {
 	if t.exactCodec == nil {
-		return nil, fmt.Errorf("type %s cannot be restricted", t.name)
+		return nil, fmt.Errorf("type %s cannot be restricted", t)
 	}
 	lo, errLo := t.exactCodec.Decode(d.Min)
 	hi, errHi := t.exactCodec.Decode(d.Max)
@@ -601,7 +601,7 @@ func (t TypeOf[T]) Unordered(v any) bool { return t.isNaN != nil && t.isNaN(v.(T
 
 func (t TypeOf[T]) Parse(b []byte) (any, error) {
 	if t.size != 0 && len(b) != t.size {
-		return nil, fmt.Errorf("a value of type %s has %d bytes, need %d", t.name, len(b), t.size)
+		return nil, fmt.Errorf("a value of type %s has %d bytes, need %d", t, len(b), t.size)
 	}
 	v, err := t.decode(b)
 	if err != nil {

@@ -121,7 +121,7 @@ func TestMistakes(t *testing.T) {
 		}},
 		{head + "columns:\n  - {name: k, type: bool, encryption: plain}\n", []string{`f:5:12: columns[0].name: two columns are named "k"`}},
 		{head + "columns:\n  - {name: a, type: uuid, encryption: ordered, scheme: mope}\n  - {name: b, type: bool, encryption: plain}\n  - {name: '', type: bool, encryption: plain}\n", []string{
-			`f:5:5: columns[0]: column "a": values of type uuid/1 have no order`, `f:7:5: columns[2]: a column name has 1 to 100 bytes`,
+			`f:5:5: columns[0]: column "a": values of type uuid have no order`, `f:7:5: columns[2]: a column name has 1 to 100 bytes`,
 		}},
 		{head + "columns:\n  - {name: a, type: int64, encryption: ordered, scheme: kerschbaum-published}\n", []string{`f:5:5: columns[0]: column "a": `}},
 		{"table: t\nKey: []\nkeys: []\n", []string{
@@ -472,7 +472,7 @@ func TestParseColumn(t *testing.T) {
 		"":                              "--add:1:1: name: it is missing\n--add:1:1: encryption: it is missing",
 		"note":                          "--add:1:1: note: unknown field",
 		"name: note, encryption: plain": "--add:1:1: type: it is missing",
-		"name: a, type: uuid, encryption: ordered, scheme: mope": `--add:1:1: column "a": values of type uuid/1 have no order`,
+		"name: a, type: uuid, encryption: ordered, scheme: mope": `--add:1:1: column "a": values of type uuid have no order`,
 		"name: a, type: bol, encryption: plain":                  `--add:1:16: type: unknown type "bol"`,
 		"{name: a, type: bol, encryption: plain}":                `--add:1:17: type: unknown type "bol"`,
 		"name: a, type: bool":                                    "--add:1:1: encryption: it is missing",
