@@ -54,8 +54,8 @@ var (
 	// ErrLease is returned when a lease is too short, too long, or no whole number of milliseconds.
 	ErrLease = fault.ErrLease
 
-	// ErrSchemaChanged is returned when a query cannot go on because another client changed the
-	// column that drives it, or [Table.Verify], because the schema changes all the time. It may be asked again.
+	// ErrSchemaChanged is returned when a query cannot go on because the column that drives it
+	// was changed, or got another index or key, or by [Table.Verify], because the schema changes all the time. It may be asked again.
 	// So is a call of a [TableOf] whose struct does not fit the schema any more: that one is ErrColumn, too, and stays.
 	// If the call was a write that had to learn of the change, its rows are written all the same: see [For], and [DropColumn].
 	ErrSchemaChanged = fault.ErrSchemaChanged

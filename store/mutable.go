@@ -35,8 +35,10 @@ func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(do
 
 // RebuildIndex makes the index of a key part or column with a stateful scheme again, from the rows: of one that [Table.Verify]
 // finds damaged. Columns that share the index have it made again with it, those of other tables included. Readers and writers
-// go on; those that need a new value of a [WozniakIndexed] column wait, and help. The call may be stopped at any moment, made
-// again, and made by several clients at a time. progress may be nil; it is called with the number of rows read so far.
+// go on; those that need a new value of a [WozniakIndexed] column wait, and help. But a query by the column that is under way
+// ends with [ErrSchemaChanged], after some rows or all of them: begin it anew. On Pebble, which has snapshots, only one by [Kerschbaum]
+// does. The call may be stopped at any moment, made again, and made by several clients at a time. progress may be nil; it is called with
+// the number of rows read so far.
 //
 // Values that no row has are in the index no more. Those of a WozniakIndexed column stay there, since a writer may
 // be about to store one. They go, too, if the index had more than 500,000 values. Memory is some 100 bytes for each distinct

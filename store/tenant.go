@@ -48,8 +48,8 @@ func (st *Store) Tenants(ctx context.Context) (names []string, err error) {
 // columns, and how many rows there are, until [Table.DeleteOrphans] deletes them.
 //
 // Whoever has an old copy of the catalogue and the master key can still read what an old or new copy of
-// the rows has. A client that has a table open for the tenant keeps the keys in memory, and notices
-// with its next Put. A tenant that is made later with the same name is another one.
+// the rows has. A client that has a table open for the tenant keeps the keys in memory, and notices with its next
+// Put. Its reads return rows until DeleteOrphans, also then. A tenant that is made later with the same name is another one.
 func (st *Store) DropTenant(ctx context.Context, name string) error {
 	return st.call(ctx, "drop tenant", fmt.Sprintf("drop tenant %q", name), func(ctx context.Context) error {
 		return administer.DropTenant(ctx, st.db, name)

@@ -361,8 +361,10 @@ func TestDropTenant(t *testing.T) {
 		require.NoError(t, tbl.Put(ctx, tenantRow(1)))
 	}
 	require.NoError(t, two[0].DropTenant(ctx, "alpha"))
+	require.Len(t, sorted(t, elsewhere, Query{}), 1, "it has the keys")
 	require.ErrorIs(t, elsewhere.Put(ctx, tenantRow(2)), ErrNoTenant)
 	require.ErrorIs(t, tables[0].Put(ctx, tenantRow(2)), ErrNoTenant)
+	require.Len(t, sorted(t, elsewhere, Query{}), 2, "also when it knows, and then with what its Put left")
 	require.NoError(t, two[0].CreateTenant(ctx, "alpha"))
 	require.ErrorIs(t, elsewhere.Put(ctx, tenantRow(2)), ErrNoTenant, "the new one is another")
 	again := openTenants(t, two[0], "log", "alpha")[0]
@@ -373,6 +375,9 @@ func TestDropTenant(t *testing.T) {
 	stats, err := unbound.Convert(ctx, nil)
 	require.NoError(t, err)
 	require.Equal(t, inspect.ConvertStats{Rows: 1}, stats, "what remains is nobody's")
+	_, err = unbound.DeleteOrphans(ctx, nil)
+	require.NoError(t, err)
+	require.Empty(t, sorted(t, elsewhere, Query{}))
 }
 
 // The policy decides about unsearched columns, whatever the schema says, of what is written from then
