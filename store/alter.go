@@ -36,8 +36,8 @@ func RenameColumn(from, to string) Change {
 // ChangeColumn encrypts a column in another way: the column that has the name of c, as c says. The type must be as it was.
 // Rows that are there keep their values, plain ones too, and are read as before. Until [Table.Convert] has rewritten them,
 // queries by the column scan the index entries of before, and then those of now. Where there were none before, or they were of another
-// kind, queries open and check all rows, in no order: Reverse needs an OrderBy then. [Table.Explain] says which. A [TableOf] goes on whatever
-// its tags say of the encryption, but for a column that is plain from now on and whose tag does not say so.
+// kind, queries open and check all rows, in no order: Reverse needs an OrderBy then. [Table.Explain] says which. A [TableOf] goes on, whatever
+// its tags say of the encryption. It does not where the column is plain from now on and not tagged plain.
 //
 // A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see inspect.ConvertStats.
 // In a table of which nothing is encrypted a column cannot be encrypted; make another table.

@@ -210,12 +210,16 @@ func TestErrorsNameTypesThatParse(t *testing.T) {
 	})
 	_, ranged := tbl.Count(background, store.Field[[16]byte]("u").AtLeast([16]byte{}))
 	_, nan := tbl.Count(background, store.IsNaN("s"))
+	_, bounded := st.Create(background, store.Schema{
+		Name: "o", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.RandomisedColumn("s", store.Int8.Within(0, 9).OrderedBy(16))},
+	})
 	_, restricted := st.Create(background, store.Schema{
 		Name: "o", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.RandomisedColumn("s", store.String.Within("a", "b"))},
 	})
 	for want, err := range map[string]error{
 		"values of type uuid have no order: write": ordered, `column "u": values of type uuid have no order`: unordered,
 		`"u": values of type uuid have no order`: ranged, "values of type string(32) are never NaN": nan, "type string cannot be restricted": restricted,
+		"ordered by a number of bytes, not type int8 from 0 to 9":  bounded,
 		"the type cannot be changed from int8 from 0 to 9 to int8": st.Alter(background, "t", store.ChangeColumn(store.PlainColumn("w", store.Int8))),
 	} {
 		require.ErrorContains(t, err, want)

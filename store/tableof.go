@@ -73,8 +73,8 @@ const AllowUnmapped ForOption = 1
 // type that is made of string stays that string, whatever its methods.
 //
 // A unit, scale or type that a tag leaves out is as the table has it. What a tag says of a column's encryption, covering and server-index is for
-// [SchemaOf]: a column that is sealed otherwise by now fits, see [ChangeColumn]. One that is plain must be tagged plain, so that no value goes out
-// in the clear that a tag says is sealed. What else contradicts the table, as the encryption of a key part, is [ErrColumn], and so is a
+// [SchemaOf]. A column that is sealed otherwise by now fits, see [ChangeColumn]. One that is plain must be tagged plain, so that no value goes
+// out in the clear that a tag says is sealed. What else contradicts the table is [ErrColumn], as another encryption of a key part. So is a
 // column without a field, unless [AllowUnmapped] is given. A tag that makes no sense is [ErrSchema].
 //
 // If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client

@@ -231,7 +231,7 @@ func (t TypeOf[T]) OrderedBy(n int) TypeOf[T] {
 	switch {
 	case t.err != nil:
 	case t.name != String.name && t.name != Bytes.name:
-		t.err = fmt.Errorf("only string and bytes are ordered by a number of bytes, not type %s", typeName(t.name))
+		t.err = fmt.Errorf("only string and bytes are ordered by a number of bytes, not type %s", t)
 	case n != 16 && n != 24 && n != 32:
 		t.err = fmt.Errorf("type %s is ordered by its first 8 bytes, or by 16, 24 or 32; %d is none of these", typeName(t.name), n)
 	default:
@@ -247,7 +247,7 @@ func (t TypeOf[T]) Prefixed(beginnings ...string) TypeOf[T] {
 	}
 	text, ok := any(t).(TypeOf[string])
 	if !ok || text.name != String.name {
-		t.err = fmt.Errorf("only string takes beginnings, not type %s", typeName(t.name))
+		t.err = fmt.Errorf("only string takes beginnings, not type %s", t)
 		return t
 	}
 	for _, p := range beginnings {
