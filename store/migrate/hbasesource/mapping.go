@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,8 @@ import (
 type Mapping struct {
 	Key     []KeyPart `yaml:"key"`     // of the row key, in their order
 	Columns []Column  `yaml:"columns"` // what the cells are
-	Ignore  []string  `yaml:"ignore"`  // cells that are left out, as "d:note", or "d:*" for all of a column family
+	// Ignore has cells that are left out, as "d:note", or "d:*" for all of a column family that are no columns.
+	Ignore []string `yaml:"ignore"`
 }
 
 // A KeyPart is a part of the row key.
@@ -136,7 +138,7 @@ func (m Mapping) Check() error {
 	return nil
 }
 
-// ignores reports whether a cell is left out.
+// ignores reports whether a cell is left out that is no column. Those that are win over "d:*", which is said of what else there is.
 func (m Mapping) ignores(cell string) bool {
 	family, _, _ := strings.Cut(cell, ":")
 	return slices.Contains(m.Ignore, cell) || slices.Contains(m.Ignore, family+":*")
@@ -162,7 +164,8 @@ func (m Mapping) rowKey(row store.Row) ([]byte, error) {
 			return nil, fmt.Errorf("the key has no part %q", p.Name)
 		}
 		b := codecs[p.As].encode(v)
-		if p.Until != "" && bytes.Contains(b, []byte(p.Until)) {
+		// What ends a part may begin within it: "x|" and "||" are "x" and what follows.
+		if p.Until != "" && strings.Index(string(b)+p.Until, p.Until) != len(b) {
 			return nil, fmt.Errorf("part %q of the key has %q within, which ends it", p.Name, p.Until)
 		}
 		key = append(append(key, b...), p.Until...)
@@ -173,8 +176,20 @@ func (m Mapping) rowKey(row store.Row) ([]byte, error) {
 	return key, nil
 }
 
-// readKey reads the parts of a row key.
+// readKey reads the parts of a row key. Where there is an error it returns no parts: they would be those of another row.
 func (m Mapping) readKey(key []byte) (store.Row, error) {
+	row, err := m.readParts(key)
+	if err != nil {
+		return make(store.Row), err
+	}
+	// Rows are read again by the key that their parts make.
+	if again, err := m.rowKey(row); err != nil || !bytes.Equal(again, key) {
+		return make(store.Row), errors.New("its row key is not the one that its parts make")
+	}
+	return row, nil
+}
+
+func (m Mapping) readParts(key []byte) (store.Row, error) {
 	row := make(store.Row)
 	rest := key
 	for _, p := range m.Key {
@@ -198,12 +213,35 @@ func (m Mapping) readKey(key []byte) (store.Row, error) {
 		if err != nil {
 			return row, fmt.Errorf("part %q of its row key %w of the encoding %s", p.Name, errValue, p.As)
 		}
+		if err := c.distinct(v, part); err != nil {
+			return row, fmt.Errorf("part %q of its row key %w", p.Name, err)
+		}
 		row[p.Name] = v
 	}
 	if len(rest) > 0 {
 		return row, errors.New("its row key goes on behind the last part")
 	}
 	return row, nil
+}
+
+// distinct returns an error unless no other bytes are a value that an encrypted table takes for the same key.
+func (c codec) distinct(v any, b []byte) error {
+	var f float64
+	switch v := v.(type) {
+	case float32:
+		f = float64(v)
+	case float64:
+		f = v
+	}
+	switch {
+	case f != f:
+		return errors.New("is NaN, which no key of an encrypted table is")
+	case f == 0 && math.Signbit(f):
+		return errors.New("is the negative zero, which an encrypted table takes for zero")
+	case !bytes.Equal(c.encode(v), b):
+		return errors.New("is written in other bytes than its encoding has as a rule")
+	}
+	return nil
 }
 
 // readCell reads the value of a column.

@@ -208,7 +208,8 @@ func (s *Source) found(t *hbase.Foreign, key []byte, cells []driver.Cell) migrat
 	ends, ending := make(map[time.Time]bool), true
 	for _, c := range cells {
 		name := string(c.Qualifier)
-		if s.mapping.ignores(name) {
+		column, known := s.cells[name]
+		if !known && s.mapping.ignores(name) {
 			continue
 		}
 		f.Exists = true
@@ -221,7 +222,6 @@ func (s *Source) found(t *hbase.Foreign, key []byte, cells []driver.Cell) migrat
 		if end.After(f.Expires) {
 			f.Expires = end
 		}
-		column, known := s.cells[name]
 		if !known {
 			family, _, _ := strings.Cut(name, ":")
 			err = cmp.Or(err, fmt.Errorf("it has a cell of column family %s that the mapping does not name: name it as a column, or among those to ignore", family))
