@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tsuna/gohbase/pb"
 
@@ -23,8 +21,8 @@ type Foreign struct {
 
 // A ForeignFamily is a column family of such a table.
 type ForeignFamily struct {
-	Name string
-	TTL  time.Duration // how long cells live after their stamps, or 0 for ever
+	Name       string
+	Attributes map[string]string // as the shell of HBase names them, such as TTL, as far as they are set
 }
 
 // Foreign returns a table that this library did not make. One that does not exist is [driver.ErrNoFamily], and one that this library
@@ -58,19 +56,14 @@ func (d *DB) Foreign(ctx context.Context, name string) (*Foreign, error) {
 		return nil, fmt.Errorf("hbase: %w: table %s is one of this library already", driver.ErrLayout, name)
 	}
 	for _, cf := range schema.GetColumnFamilies() {
-		one := ForeignFamily{Name: string(cf.GetName())}
+		one := ForeignFamily{string(cf.GetName()), make(map[string]string)}
 		for _, a := range cf.GetAttributes() {
-			if seconds, err := strconv.Atoi(string(a.GetSecond())); string(a.GetFirst()) == "TTL" && err == nil && seconds != forEver {
-				one.TTL = time.Duration(seconds) * time.Second
-			}
+			one.Attributes[string(a.GetFirst())] = string(a.GetSecond())
 		}
 		t.families = append(t.families, one)
 	}
 	return t, nil
 }
-
-// forEver is the TTL of cells that do not expire, in seconds.
-const forEver = 1<<31 - 1
 
 // Families returns the column families of the table as they were when it was opened.
 func (t *Foreign) Families() []ForeignFamily { return t.families }

@@ -97,7 +97,7 @@ func (m *Migration) plan(ctx context.Context) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Source: m.source.Name(), Unmapped: d.Unmapped, Before: d.BeforeDrop, Rows: d.Rows, Bytes: d.Bytes, AtLeast: d.AtLeast}
+	p := Plan{Source: m.source.Name(), Unmapped: d.Unmapped, Before: d.BeforeDrop, Notes: d.Notes, Rows: d.Rows, Bytes: d.Bytes, AtLeast: d.AtLeast}
 	p.compare(t.View, d)
 	if len(p.Unfit) == 0 {
 		err = m.sample(ctx, &p)

@@ -61,6 +61,7 @@ type Description struct {
 	Rows, Bytes int64         // estimates, or 0 where there is none
 	AtLeast     bool          // Rows and Bytes are what was seen, and there may be far more
 	TTL         time.Duration // how long rows live that are written without a time to live, or 0 for ever
+	Notes       []string      // sentences: what is to be known of the copy
 	BeforeDrop  []string      // sentences: what to do before values can be gone, such as snapshots that the database makes by itself
 }
 

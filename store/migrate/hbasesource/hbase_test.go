@@ -32,8 +32,8 @@ func kind(name string) testdb.Database {
 	return testdb.All[slices.IndexFunc(testdb.All, func(d testdb.Database) bool { return d.Name == name })]
 }
 
-// A table is one of an application in HBase: its key is a name and a number, its columns are an amount and a note.
-type table struct {
+// A foreign is a table of an application in HBase: its key is a name and a number, its columns are an amount and a note.
+type foreign struct {
 	t       *testing.T
 	name    string
 	db      *hbase.DB
@@ -41,11 +41,11 @@ type table struct {
 	mapping Mapping
 }
 
-// newTable makes a table, whose cells live for some seconds or, with 0, for ever.
-func newTable(t *testing.T, ttl int) *table {
+// newTable makes a table, whose cells live for some seconds or, with 0, for ever. Its column family has other attributes besides.
+func newTable(t *testing.T, ttl int, others ...string) *foreign {
 	kind("hbase").Need(t)
 	quorum := os.Getenv("RANGECRYPT_HBASE")
-	of := &table{t: t, name: fmt.Sprintf("orders_%x", rand.Uint64()), client: gohbase.NewClient(quorum)}
+	of := &foreign{t: t, name: fmt.Sprintf("orders_%x", rand.Uint64()), client: gohbase.NewClient(quorum)}
 	var err error
 	of.db, err = hbase.Open(t.Context(), quorum, nil)
 	require.NoError(t, err)
@@ -59,6 +59,9 @@ func newTable(t *testing.T, ttl int) *table {
 	if ttl > 0 {
 		attributes["TTL"] = strconv.Itoa(ttl)
 	}
+	for i := 0; i < len(others); i += 2 {
+		attributes[others[i]] = others[i+1]
+	}
 	families := map[string]map[string]string{"d": attributes, "x": nil}
 	require.NoError(t, gohbase.NewAdminClient(quorum).CreateTable(hrpc.NewCreateTable(t.Context(), []byte(of.name), families)))
 	t.Cleanup(func() {
@@ -69,17 +72,17 @@ func newTable(t *testing.T, ttl int) *table {
 	return of
 }
 
-func (of *table) key(customer string, number int32) []byte {
+func (of *foreign) key(customer string, number int32) []byte {
 	return binary.BigEndian.AppendUint32([]byte(customer+"|"), uint32(number))
 }
 
-func (of *table) put(key []byte, cells map[string][]byte) *hrpc.Mutate {
+func (of *foreign) put(key []byte, cells map[string][]byte) *hrpc.Mutate {
 	m, err := hrpc.NewPut(of.t.Context(), []byte(of.name), key, map[string]map[string][]byte{"d": cells})
 	require.NoError(of.t, err)
 	return m
 }
 
-func (of *table) del(key []byte) *hrpc.Mutate {
+func (of *foreign) del(key []byte) *hrpc.Mutate {
 	m, err := hrpc.NewDel(of.t.Context(), []byte(of.name), key, nil)
 	require.NoError(of.t, err)
 	return m
@@ -87,7 +90,7 @@ func (of *table) del(key []byte) *hrpc.Mutate {
 
 func amount(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-func (of *table) source() *Source {
+func (of *foreign) source() *Source {
 	src, err := New(of.db, of.name, of.mapping)
 	require.NoError(of.t, err)
 	return src
@@ -204,6 +207,27 @@ func TestRowsThatAreRefusedOrExpire(t *testing.T) {
 	require.Equal(t, time.Hour, d.TTL)
 }
 
+// HBase keeps the newest version of a cell with MIN_VERSIONS, however old it is. So it expires in no table here.
+func TestVersionsThatAreKeptDoNotExpire(t *testing.T) {
+	of := newTable(t, 1, "MIN_VERSIONS", "1")
+	put, err := hrpc.NewPut(t.Context(), []byte(of.name), of.key("old", 1), map[string]map[string][]byte{"d": {"amount": amount(1)}}, hrpc.TimestampUint64(1_000_000))
+	require.NoError(t, err)
+	_, err = of.client.Put(put)
+	require.NoError(t, err)
+	d, err := of.source().Describe(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, d.TTL)
+	require.Contains(t, d.Notes[0], "MIN_VERSIONS")
+	n := 0
+	for f, err := range of.source().Scan(t.Context(), inspect.Part{Of: 1}) {
+		require.NoError(t, err)
+		require.True(t, f.Exists && f.Refused == "" && f.Expires.IsZero() && !f.Mixed)
+		require.Equal(t, int64(1), f.Row["amount"])
+		n++
+	}
+	require.Equal(t, 1, n)
+}
+
 // A table of the library itself is no table of an application.
 func TestOwnTablesAreNoSources(t *testing.T) {
 	kind("hbase").Need(t)
@@ -230,7 +254,7 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-func migrates(t *testing.T, of *table, into testdb.Database, conditional bool) {
+func migrates(t *testing.T, of *foreign, into testdb.Database, conditional bool) {
 	ctx := t.Context()
 	st, err := store.Open(ctx, into.Open(t, nil), kms.NewLocal(ope.GenerateKey()), nil)
 	require.NoError(t, err)

@@ -37,6 +37,14 @@ type Column struct {
 	As   Encoding `yaml:"as"`
 }
 
+// family returns the column family of the cell.
+func (c Column) family() string { return familyOf(c.Cell) }
+
+func familyOf(cell string) string {
+	family, _, _ := strings.Cut(cell, ":")
+	return family
+}
+
 // An Encoding says how a value is written as bytes. Numbers are as org.apache.hadoop.hbase.util.Bytes has them.
 type Encoding string
 
@@ -140,8 +148,7 @@ func (m Mapping) Check() error {
 
 // ignores reports whether a cell is left out that is no column. Those that are win over "d:*", which is said of what else there is.
 func (m Mapping) ignores(cell string) bool {
-	family, _, _ := strings.Cut(cell, ":")
-	return slices.Contains(m.Ignore, cell) || slices.Contains(m.Ignore, family+":*")
+	return slices.Contains(m.Ignore, cell) || slices.Contains(m.Ignore, familyOf(cell)+":*")
 }
 
 // columns returns key and columns as a migration has them.

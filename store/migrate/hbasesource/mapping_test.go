@@ -13,7 +13,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
-	"github.com/rangecrypt/rangecrypt/store/hbase"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/migrate"
@@ -228,9 +227,9 @@ func TestColumnsWinOverWhatIsIgnored(t *testing.T) {
 	})
 	require.NoError(t, err)
 	cell := func(name string) driver.Cell { return driver.Cell{Qualifier: []byte(name), Value: []byte{7}, Stamp: 1} }
-	f := src.found(new(hbase.Foreign), []byte{1}, []driver.Cell{cell("d:amount"), cell("d:other")})
+	f := src.found(new(table), []byte{1}, []driver.Cell{cell("d:amount"), cell("d:other")})
 	require.Equal(t, migrate.Found{Row: store.Row{"id": int8(1), "amount": int8(7)}, Exists: true, Written: f.Written}, f)
-	require.False(t, src.found(new(hbase.Foreign), []byte{1}, []driver.Cell{cell("d:other")}).Exists)
+	require.False(t, src.found(new(table), []byte{1}, []driver.Cell{cell("d:other")}).Exists)
 }
 
 // A row is found by its place, and not by parts that are those of another row.
@@ -238,7 +237,7 @@ func TestRowsWhoseKeysAreRefusedHaveNoKey(t *testing.T) {
 	src, err := New(nil, "orders", Mapping{Key: []KeyPart{{"k", "utf8", "|"}, {"flag", "boolean", ""}}, Columns: []Column{{"v", "d:v", "int8"}}})
 	require.NoError(t, err)
 	for key, place := range map[string]string{"b|\x01": `row key "b|\x01"`, "e|\xffmore": `row key "e|\xFFmore"`} {
-		f := src.found(new(hbase.Foreign), []byte(key), []driver.Cell{{Qualifier: []byte("d:v"), Value: []byte{7}}})
+		f := src.found(new(table), []byte(key), []driver.Cell{{Qualifier: []byte("d:v"), Value: []byte{7}}})
 		require.NotContains(t, f.Row, "k")
 		require.NotContains(t, f.Row, "flag")
 		require.Equal(t, place, f.Place)

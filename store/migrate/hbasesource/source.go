@@ -37,7 +37,7 @@ type Source struct {
 	cells   map[string]Column
 
 	mu    sync.Mutex
-	known *hbase.Foreign // as Describe has seen it last
+	known *table // as Describe has seen it last
 }
 
 var _ migrate.Source = (*Source)(nil)
@@ -63,7 +63,7 @@ func (s *Source) is(table string) bool {
 func (s *Source) Name() string { return "hbase:" + s.name }
 
 // table returns the table, and asks the cluster for it only if it has not been seen.
-func (s *Source) table(ctx context.Context) (*hbase.Foreign, error) {
+func (s *Source) table(ctx context.Context) (*table, error) {
 	s.mu.Lock()
 	t := s.known
 	s.mu.Unlock()
@@ -73,11 +73,12 @@ func (s *Source) table(ctx context.Context) (*hbase.Foreign, error) {
 	return s.look(ctx)
 }
 
-func (s *Source) look(ctx context.Context) (*hbase.Foreign, error) {
-	t, err := s.db.Foreign(ctx, s.name)
+func (s *Source) look(ctx context.Context) (*table, error) {
+	of, err := s.db.Foreign(ctx, s.name)
 	if err != nil {
 		return nil, err
 	}
+	t := &table{of, livesOf(of.Families())}
 	s.mu.Lock()
 	s.known = t
 	s.mu.Unlock()
@@ -91,7 +92,19 @@ func (s *Source) Fingerprint(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%q %q", s.mapping, t.Families()), nil
+	return s.print(t), nil
+}
+
+// print stays as it is, also in later versions: a migration that goes on would refuse a source with another one.
+func (s *Source) print(t *table) string {
+	prints := make([]struct {
+		Name string
+		TTL  time.Duration
+	}, len(t.lives))
+	for i, f := range t.lives {
+		prints[i].Name, prints[i].TTL = f.family, f.ends()
+	}
+	return fmt.Sprintf("%q %q", s.mapping, prints)
 }
 
 // Describe implements [migrate.Source].
@@ -102,15 +115,9 @@ func (s *Source) Describe(ctx context.Context) (migrate.Description, error) {
 	}
 	var d migrate.Description
 	d.Key, d.Columns = s.mapping.columns()
-	known := make(map[string]bool)
-	for _, f := range t.Families() {
-		known[f.Name] = true
-		if f.TTL > 0 && (d.TTL == 0 || f.TTL < d.TTL) {
-			d.TTL = f.TTL
-		}
-	}
+	d.TTL, d.Notes = s.life(t)
 	for _, c := range s.mapping.Columns {
-		if family, _, _ := strings.Cut(c.Cell, ":"); !known[family] {
+		if family := c.family(); t.life(family).family == "" {
 			d.Unmapped = append(d.Unmapped, fmt.Sprintf("The mapping has %q in cell %s, and the table has no column family %q: mend the mapping.", c.Name, c.Cell, family))
 		}
 	}
@@ -202,7 +209,7 @@ func (s *Source) Read(ctx context.Context, keys []store.Row) ([]migrate.Found, e
 }
 
 // found returns the row of a key, which has some cells. A row that has none does not exist.
-func (s *Source) found(t *hbase.Foreign, key []byte, cells []driver.Cell) migrate.Found {
+func (s *Source) found(t *table, key []byte, cells []driver.Cell) migrate.Found {
 	row, bad := s.mapping.readKey(key)
 	f, err := migrate.Found{Row: row}, bad
 	ends, ending := make(map[time.Time]bool), true
@@ -216,7 +223,7 @@ func (s *Source) found(t *hbase.Foreign, key []byte, cells []driver.Cell) migrat
 		if written := time.UnixMilli(c.Stamp); written.After(f.Written) {
 			f.Written = written
 		}
-		end, expires := expiry(t, name, c.Stamp)
+		end, expires := t.expiry(name, c.Stamp)
 		ending = ending && expires
 		ends[end] = true
 		if end.After(f.Expires) {
@@ -257,17 +264,6 @@ func binaryText(key []byte) string {
 		}
 	}
 	return string(append(text, '"'))
-}
-
-// expiry returns when a cell expires, if it does.
-func expiry(t *hbase.Foreign, cell string, stamp int64) (time.Time, bool) {
-	family, _, _ := strings.Cut(cell, ":")
-	for _, f := range t.Families() {
-		if f.Name == family && f.TTL > 0 {
-			return time.UnixMilli(stamp).Add(f.TTL), true
-		}
-	}
-	return time.Time{}, false
 }
 
 // Drop implements [migrate.Source].
