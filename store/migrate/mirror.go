@@ -9,6 +9,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
 // A Mirror lets an application write the source as before, and the table with it. All writers of the source have one before rows are
@@ -150,16 +151,8 @@ func (w *Mirror) follow(ctx context.Context, keys []store.Row) error {
 	}
 	for _, row := range all {
 		if err == nil && row.refused != nil {
-			err = unfit(row.refused)
+			err = fault.Unfit(row.refused)
 		}
 	}
 	return err
-}
-
-// unfit returns an error of a row as one that is ErrUnfit.
-func unfit(err error) error {
-	if errors.Is(err, ErrUnfit) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrUnfit, err)
 }

@@ -129,7 +129,7 @@ func (p *pass) finds(key []byte, row Found, err error) {
 	hash := func(key []byte) string { return p.table.Database().Catalogue.HashOf(p.table.ID(), key) }
 	switch {
 	case key != nil:
-		f.Row, f.Key = hash(key), keyOf(p.table.Now(), row.Row)
+		f.Row, f.Key = hash(key), bykey.KeyOf(p.table.Now(), row.Row)
 	case row.Place != "":
 		f.Row, f.Place = hash([]byte(row.Place)), row.Place
 	}
@@ -159,6 +159,11 @@ func (p *pass) scan(ctx context.Context, part inspect.Part, do func([]Found) err
 		if err != nil {
 			return ofSource(err)
 		}
+		if f.Refused == "" {
+			if err := p.takes(ctx, f.Row); err != nil {
+				f.Refused, f.Place = err.Error(), cmp.Or(f.Place, bykey.Place(p.table.Now(), f.Row))
+			}
+		}
 		if f.Refused != "" {
 			p.refuse(ctx, f)
 			continue
@@ -178,16 +183,29 @@ func (p *pass) scan(ctx context.Context, part inspect.Part, do func([]Found) err
 	return do(batch)
 }
 
-// refuse counts a row that no table takes. It may lack parts of its key.
+// takes returns why the table has no place for the key of a row. What this client knows of the table may be old.
+func (p *pass) takes(ctx context.Context, row store.Row) error {
+	err := bykey.TakesFrom(p.table.Now(), row)
+	if err == nil {
+		return nil
+	}
+	now, unknown := p.table.Refresh(ctx)
+	if unknown != nil {
+		return err
+	}
+	return bykey.TakesFrom(now, row)
+}
+
+// refuse counts a row that no table takes. One that has a place has no key, or that of another row.
 func (p *pass) refuse(ctx context.Context, f Found) {
 	p.mu.Lock()
 	p.rows.Refused++
 	p.mu.Unlock()
 	var key []byte
-	if keys, err := bykey.KeysOf(ctx, p.table.Now(), []store.Row{f.Row}); err == nil {
+	if keys, err := bykey.KeysOf(ctx, p.table.Now(), []store.Row{f.Row}); err == nil && f.Place == "" {
 		key = keys[0]
 	}
-	p.finds(key, f, fmt.Errorf("%w: %s", ErrUnfit, f.Refused))
+	p.finds(key, f, fault.Unfit(errors.New(f.Refused)))
 }
 
 // sees reads the rows of the table that the source was found to have.
@@ -450,7 +468,7 @@ func (p *pass) count(r *round, each func(i int, one *Counts)) {
 		}
 		if out.refused != nil {
 			all.Refused++
-			p.finds(r.keys[i], r.found[i], unfit(out.refused))
+			p.finds(r.keys[i], r.found[i], fault.Unfit(out.refused))
 			continue
 		}
 		each(i, &all)

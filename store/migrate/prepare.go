@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
@@ -199,8 +200,8 @@ func (m *Migration) sampleRows(ctx context.Context, p *Plan, s *sampling) error 
 			}
 		}
 		switch {
-		case err != nil && ofRow(err):
-			p.Refused, p.Reason = p.Refused+1, cmp.Or(p.Reason, unfit(err).Error())
+		case err != nil && fault.OfRow(err):
+			p.Refused, p.Reason = p.Refused+1, cmp.Or(p.Reason, fault.Unfit(err).Error())
 			continue
 		case err != nil:
 			return err

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
@@ -116,12 +115,6 @@ func (w wish) is(t *engine.Engine, seen *engine.Seen) bool {
 	return expires == (w.record.Expires != 0) && max(was.Expires, w.record.Expires)-min(was.Expires, w.record.Expires) <= sameTime && layouts.Alike(t.View, was, w.record)
 }
 
-// ofRow reports whether an error says that the table does not take a row, and will not.
-func ofRow(err error) bool {
-	kinds := []error{ErrUnfit, fault.ErrSchema, fault.ErrColumn, ope.ErrDomain, driver.ErrTooLarge}
-	return slices.ContainsFunc(kinds, func(is error) bool { return errors.Is(err, is) })
-}
-
 // A round is one attempt to make rows what the source has.
 type round struct {
 	t     *engine.Engine
@@ -188,7 +181,7 @@ func (m *Migration) wish(ctx context.Context, r *round) error {
 		for i, f := range r.found {
 			var err error
 			r.wish[i], err = wanted(r.t, f)
-			if err != nil && !ofRow(err) {
+			if err != nil && !fault.OfRow(err) {
 				return err
 			}
 			r.out[i].refused, r.out[i].mixed = err, f.Exists && f.Mixed
@@ -360,7 +353,7 @@ func (r *round) encoded(ctx context.Context, which []int) (map[int]*rowcodec.Rec
 // refuses takes note of an error that says of one of some rows that the table does not take it.
 func (r *round) refuses(of []int, err error) bool {
 	one := (*fault.RowError)(nil)
-	if !errors.As(err, &one) || !ofRow(one.Err) || r.out[of[one.Index]].refused != nil {
+	if !errors.As(err, &one) || !fault.OfRow(one.Err) || r.out[of[one.Index]].refused != nil {
 		return false
 	}
 	r.out[of[one.Index]].refused = one.Err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 )
 
 // A Source is a table of the application's own. Several goroutines may call its methods at a time. No error has a value of a row.
@@ -119,13 +118,4 @@ type Remain struct {
 	Where  string // a path, a name or a node
 	Seen   bool   // whether it is known to be there, and not only possible
 	Advice string // how to get rid of it
-}
-
-// keyOf returns the key parts of a row.
-func keyOf(t *engine.Engine, row store.Row) store.Row {
-	key := make(store.Row, len(t.Parts))
-	for _, c := range t.Parts {
-		key[c.Name] = row[c.Name]
-	}
-	return key
 }

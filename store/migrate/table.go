@@ -181,9 +181,9 @@ func (s encrypted) Read(ctx context.Context, rows []store.Row) ([]Found, error) 
 	for i := range seen {
 		switch r := seen[i].Record; {
 		case seen[i].Torn:
-			found[i] = Found{Row: keyOf(t, rows[i]), Exists: true, Refused: "it has cells of two writes: verify the table that it is in"}
+			found[i] = Found{Row: bykey.KeyOf(t, rows[i]), Exists: true, Refused: "it has cells of two writes: verify the table that it is in"}
 		case r == nil:
-			found[i] = Found{Row: keyOf(t, rows[i])}
+			found[i] = Found{Row: bykey.KeyOf(t, rows[i])}
 		default:
 			found[i] = s.found(t, r, seen[i].Stamp())
 		}

@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -14,6 +15,20 @@ func Gone(err error) error {
 		return Besides(fmt.Errorf("%w: it was dropped", ErrNoTable), err)
 	}
 	return err
+}
+
+// OfRow reports whether an error says that a table does not take a row, and will not.
+func OfRow(err error) bool {
+	kinds := []error{ErrUnfit, ErrSchema, ErrColumn, ope.ErrDomain, driver.ErrTooLarge}
+	return slices.ContainsFunc(kinds, func(is error) bool { return errors.Is(err, is) })
+}
+
+// Unfit returns an error of a row as one that is [ErrUnfit].
+func Unfit(err error) error {
+	if errors.Is(err, ErrUnfit) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnfit, err)
 }
 
 // Refused reports whether an error is about what the database holds, and not about reaching it.

@@ -1,0 +1,133 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+)
+
+// A keyedSource has rows with the key "k" of any type, and the column "v". It tells keys apart by their texts, as -0 from 0.
+type keyedSource struct {
+	Source
+	typ  store.Type
+	rows []Found
+}
+
+func newKeyedSource(typ store.Type, keys ...any) *keyedSource {
+	s := &keyedSource{typ: typ}
+	for i, k := range keys {
+		s.rows = append(s.rows, Found{Row: store.Row{"k": k, "v": int64(i)}, Exists: true, Written: time.Now()})
+	}
+	return s
+}
+
+func (s *keyedSource) Name() string                                { return "memory:keyed" }
+func (s *keyedSource) Fingerprint(context.Context) (string, error) { return "1", nil }
+
+func (s *keyedSource) Describe(context.Context) (Description, error) {
+	return Description{
+		Key: []Column{{Name: "k", Type: s.typ, Foreign: "k"}}, Columns: []Column{{Name: "v", Type: store.Int64, Foreign: "v"}},
+		Notes: []string{"Mind the gap."},
+	}, nil
+}
+
+func (s *keyedSource) Scan(_ context.Context, part inspect.Part) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		for i, f := range s.rows {
+			if i%part.Of == part.Index && !yield(copyOf(f), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *keyedSource) Read(_ context.Context, keys []store.Row) ([]Found, error) {
+	all := make([]Found, len(keys))
+	for i, key := range keys {
+		all[i].Row = store.Row{"k": key["k"]}
+		for _, f := range s.rows {
+			if fmt.Sprint(f.Row["k"]) == fmt.Sprint(key["k"]) {
+				all[i] = copyOf(f)
+			}
+		}
+	}
+	return all, nil
+}
+
+// A row whose key the table does not take, or takes for that of another row, is refused and listed as others are, and the pass goes on.
+func TestKeysThatTheTableDoesNotTake(t *testing.T) {
+	zero := math.Copysign(0, -1)
+	floats := []any{math.NaN(), 0.0, zero, 1.5, math.Inf(1)}
+	at := time.UnixMilli(1500).UTC()
+	for name, c := range map[string]struct {
+		part store.KeyPart
+		typ  store.Type
+		keys []any
+		good int
+		says []string
+	}{
+		"hashed":     {store.HashedPart("k", store.Float64), store.Float64, floats, 3, []string{"NaN", "negative zero"}},
+		"ordered":    {store.OrderedPart("k", store.Float64, store.MOPE), store.Float64, floats, 3, []string{"NaN", "negative zero"}},
+		"stateful":   {store.OrderedPart("k", store.Float64, store.WozniakIndexed), store.Float64, floats, 3, []string{"NaN", "negative zero"}},
+		"float32":    {store.HashedPart("k", store.Float32), store.Float32, []any{float32(1), float32(math.NaN()), float32(zero), float32(0)}, 2, []string{"NaN", "negative zero"}},
+		"restricted": {store.OrderedPart("k", store.Int64.Within(0, 10), store.MOPE), store.Int64, []any{int64(3), int64(11), int64(-1)}, 1, []string{"", ""}},
+		"times":      {store.HashedPart("k", store.Time(time.Second)), store.Time(time.Millisecond), []any{at, at.Truncate(time.Second)}, 1, []string{""}},
+	} {
+		for _, only := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", conditional ", only), func(t *testing.T) {
+				s := newStage(t, 0, nil)
+				tbl, err := s.st.Create(s.ctx, store.Schema{Name: "keyed", Conditional: only, Key: []store.KeyPart{c.part}, Columns: []store.Column{store.RandomisedColumn("v", store.Int64)}})
+				require.NoError(t, err)
+				m, err := New(tbl, newKeyedSource(c.typ, c.keys...))
+				require.NoError(t, err)
+				plan, err := m.Prepare(s.ctx, false)
+				require.NoError(t, err)
+				require.Contains(t, plan.Notes, "Mind the gap.")
+				listed := make(map[string]string)
+				opts := &PassOptions{Finding: func(f Finding) {
+					require.ErrorIs(t, f.Err, ErrUnfit)
+					require.NotEmpty(t, f.Row)
+					require.Nil(t, f.Key)
+					require.Contains(t, f.Place, "k = ")
+					listed[f.Row] = f.Err.Error()
+				}}
+				parts := func(do func(context.Context, inspect.Part, *PassOptions) (PartDone, error)) (all Counts) {
+					for i := range 2 {
+						done, err := do(s.ctx, inspect.Part{Index: i, Of: 2}, opts)
+						require.NoError(t, err)
+						all.Add(done.Rows)
+					}
+					return all
+				}
+				bad := len(c.keys) - c.good
+				require.Equal(t, Counts{Copied: c.good, Refused: bad}, parts(m.Copy))
+				require.Len(t, listed, bad, "each under a hash of its own, the same in each pass")
+				require.Equal(t, Counts{Equal: c.good, Refused: bad}, parts(m.Verify))
+				require.Len(t, listed, bad)
+				for _, says := range c.says {
+					require.Condition(t, func() bool {
+						for _, why := range listed {
+							if says == "" || strings.Contains(why, says) {
+								return true
+							}
+						}
+						return false
+					}, "%q: %q", says, listed)
+				}
+				require.ErrorIs(t, m.Cutover(s.ctx), ErrDiffers)
+				rows, err := tbl.Count(s.ctx, store.Predicate{})
+				require.NoError(t, err)
+				require.EqualValues(t, c.good, rows)
+			})
+		}
+	}
+}
