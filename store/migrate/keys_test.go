@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -129,5 +130,56 @@ func TestKeysThatTheTableDoesNotTake(t *testing.T) {
 				require.EqualValues(t, c.good, rows)
 			})
 		}
+	}
+}
+
+// Where no migration goes on, the source is written whatever the key is. While one does, a row that no table takes is ErrUnfit.
+func TestDualWritesOfKeysThatTheTableDoesNotTake(t *testing.T) {
+	s := newStage(t, 0, nil)
+	tbl, err := s.st.Create(s.ctx, store.Schema{
+		Name: "keyed", Key: []store.KeyPart{store.OrderedPart("k", store.Float64.Within(0, 9), store.MOPE)}, Columns: []store.Column{store.RandomisedColumn("v", store.Int64)},
+	})
+	require.NoError(t, err)
+	m, err := New(tbl, newKeyedSource(store.Float64))
+	require.NoError(t, err)
+	why := errors.New("no bytes are such a key")
+	writes := map[string]func(apply func(context.Context) error) error{
+		"NaN": func(apply func(context.Context) error) error {
+			return m.Mirror().Write(s.ctx, []store.Row{{"k": math.NaN()}}, apply)
+		},
+		"beyond": func(apply func(context.Context) error) error {
+			return m.Mirror().Write(s.ctx, []store.Row{{"k": 10.0}}, apply)
+		},
+		"a type": func(apply func(context.Context) error) error {
+			return m.Mirror().Write(s.ctx, []store.Row{{"k": "x"}}, apply)
+		},
+		"none": func(apply func(context.Context) error) error { return m.Mirror().WriteUnfit(s.ctx, why, apply) },
+	}
+	broken := errors.New("broken")
+	alone := func() {
+		for name, write := range writes {
+			applied := 0
+			require.NoError(t, write(func(context.Context) error { applied++; return nil }), name)
+			require.Equal(t, 1, applied, name)
+			require.ErrorIs(t, write(func(context.Context) error { return broken }), broken, name)
+			require.ErrorContains(t, write(nil), "nothing was written", name)
+		}
+	}
+	alone()
+	_, err = m.Prepare(s.ctx, false)
+	require.NoError(t, err)
+	for name, write := range writes {
+		err := write(func(context.Context) error { panic("the source is written") })
+		require.ErrorIs(t, err, ErrUnfit, name)
+		require.ErrorContains(t, err, "nothing was written", name)
+		require.Equal(t, name == "none", errors.Is(err, why))
+	}
+	require.NoError(t, m.Abort(s.ctx))
+	alone()
+	for name, write := range writes { // one is prepared while the source is written
+		err := write(func(context.Context) error { _, err := m.Prepare(s.ctx, true); return err })
+		require.ErrorIs(t, err, ErrUnfit, name)
+		require.ErrorContains(t, err, "the source has the write, and the table not yet", name)
+		require.NoError(t, m.Abort(s.ctx))
 	}
 }

@@ -194,11 +194,7 @@ func timeOf(milliseconds int64) time.Time {
 }
 
 func passOf(p catalogue.MigrationPass) Pass {
-	done := uint64(0)
-	for _, s := range p.Spans {
-		done += s[1] - s[0]
-	}
-	return Pass{Began: timeOf(p.Began), Done: float64(done) / (1 << 32), Rows: p.Rows}
+	return Pass{Began: timeOf(p.Began), Done: p.Done(), Rows: p.Rows}
 }
 
 // Pause lets copies and verifications stop at their next batch, or go on if it is false. Dual writes go on.

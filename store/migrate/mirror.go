@@ -43,12 +43,22 @@ func (m *Migration) MirrorOf(ctx context.Context, tenant string) (*Mirror, error
 //
 // An error of apply is returned as it is, and the table follows what the source has all the same. If the table could not follow, the
 // error says that the source has the write and the table not yet. Write the same again, or leave it to a verification with repair.
-// A row that the table does not take is [ErrUnfit]. A key that is none ends the call before apply, by an error of the store such as
-// [store.ErrColumn]: one without its tie-breaker, too.
+// A row that the table does not take is [ErrUnfit]. A key that it does not take, such as one without its tie-breaker, ends the call before apply
+// while a migration goes on, and is an error of the store such as [store.ErrColumn], too. Where none does, apply is all that is done.
 //
 // The table follows also where the context ends meanwhile: the call then takes up to ten seconds more. What failed may still come to
 // the source later, as a request does whose answer was too late. So the table counts as not verified from then on.
 func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context.Context) error) error {
+	return w.write(ctx, keys, nil, apply)
+}
+
+// WriteUnfit is [Mirror.Write] of a row whose key no table takes, as why says, which has no value: while a migration goes on
+// it is [ErrUnfit], and nothing is written.
+func (w *Mirror) WriteUnfit(ctx context.Context, why error, apply func(context.Context) error) error {
+	return w.write(ctx, nil, fault.Unfit(why), apply)
+}
+
+func (w *Mirror) write(ctx context.Context, keys []store.Row, unfit error, apply func(context.Context) error) error {
 	const nothing = "nothing was written: dual write of"
 	if _, err := w.m.table.Use(); err != nil {
 		return w.m.failed(nothing, fmt.Errorf("%w: take the Mirror of the tenant, by MirrorOf", err))
@@ -65,17 +75,19 @@ func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context
 			return w.m.failed(nothing, err)
 		}
 	}
-	keys, err = w.named(keys)
-	if err == nil && apply == nil {
-		err = errors.New("no write of the source is given")
+	if unfit == nil {
+		keys, unfit = bykey.NamedIn(w.m.table.Now(), keys)
 	}
-	if err != nil {
-		return w.m.failed(nothing, err)
+	switch {
+	case apply == nil:
+		return w.m.failed(nothing, errors.New("no write of the source is given"))
+	case unfit != nil && rec.Phase.Dual():
+		return w.m.failed(nothing, unfit)
 	}
 	applied := apply(ctx)
 	ctx, cancel := following(ctx)
 	defer cancel()
-	err = w.follow(ctx, keys)
+	err = w.follow(ctx, keys, unfit)
 	if applied != nil {
 		err = errors.Join(err, w.doubt(ctx))
 	}
@@ -100,24 +112,6 @@ func following(ctx context.Context) (context.Context, context.CancelFunc) {
 	return until, func() { stop(); cancel() }
 }
 
-// named returns rows that have the key parts of others only, as values of the types of the table.
-func (w *Mirror) named(rows []store.Row) ([]store.Row, error) {
-	t := w.m.table.Now()
-	keys := make([]store.Row, len(rows))
-	for i, row := range rows {
-		r := t.NewRecord()
-		err := t.CheckKey(r, row)
-		if err == nil {
-			err = bykey.CheckDrawn(t.View, r)
-		}
-		if err != nil {
-			return nil, &store.RowError{Index: i, Err: err}
-		}
-		keys[i] = t.Row(r, nil) // which has no other values
-	}
-	return keys, nil
-}
-
 // doubt has the table verified again before the cut-over: the source may change without a word.
 func (w *Mirror) doubt(ctx context.Context) error {
 	none := errors.New("nothing is verified")
@@ -137,13 +131,19 @@ func (w *Mirror) doubt(ctx context.Context) error {
 }
 
 // follow makes rows what the source has. Where no migration goes on by now, one that begins later finds what was written.
-func (w *Mirror) follow(ctx context.Context, keys []store.Row) error {
+func (w *Mirror) follow(ctx context.Context, keys []store.Row, unfit error) error {
 	rec, err := w.m.record(ctx)
 	if err != nil || rec.Phase == "" || rec.Phase == catalogue.PhaseAborted {
 		return err
 	}
 	if err := w.m.meant(rec); err != nil { // one that was prepared meanwhile
 		return err
+	}
+	switch {
+	case unfit != nil && !rec.Phase.Dual():
+		return ErrCutOver
+	case unfit != nil:
+		return unfit
 	}
 	all, err := w.m.reconcile(ctx, keys, true)
 	if errors.Is(err, ErrPhase) {

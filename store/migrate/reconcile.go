@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -60,7 +59,7 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 	if !f.Exists || !f.Expires.IsZero() && !f.Expires.After(time.Now()) {
 		return wish{}, nil
 	}
-	w := wish{row: putAgain(t, f.Row)}
+	w := wish{row: bykey.PutAgain(t, f.Row)}
 	if f.Refused != "" {
 		return w, fmt.Errorf("%w: %s", ErrUnfit, f.Refused)
 	}
@@ -82,19 +81,6 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 func lifeUntil(end time.Time) time.Duration {
 	whole := end.Add(time.Second - 1).Truncate(time.Second)
 	return max(time.Second, time.Until(whole).Truncate(time.Second)) // a Put rounds up to whole seconds, too
-}
-
-// putAgain returns a row as one that may be put again where rows are never replaced: what is found by the key parts of the source has to
-// be found here.
-func putAgain(t *engine.Engine, row store.Row) store.Row {
-	last := t.Parts[len(t.Parts)-1].Name
-	tie, is := row[last].([16]byte)
-	if !t.Meta.AppendOnly() || !is {
-		return row
-	}
-	row = maps.Clone(row)
-	row[last] = store.LoadTie(tie)
-	return row
 }
 
 // sameTime is how far the ends of two rows are apart at most that are to expire at the same time. Both databases round.

@@ -1,12 +1,15 @@
 package bykey
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
@@ -73,4 +76,34 @@ func Place(t *engine.Engine, row rowcodec.RowValues) string {
 		parts[i] = fmt.Sprintf(format, c.Name, row[c.Name])
 	}
 	return strings.Join(parts, ", ")
+}
+
+// NamedIn returns rows that have the key parts of others only, as values of the types of the table. An error is [fault.ErrUnfit], too.
+func NamedIn(t *engine.Engine, rows []rowcodec.RowValues) ([]rowcodec.RowValues, error) {
+	keys := make([]rowcodec.RowValues, len(rows))
+	for i, row := range rows {
+		r := t.NewRecord()
+		err := cmp.Or(Takes(t, row), t.CheckKey(r, row))
+		if err == nil {
+			err = CheckDrawn(t.View, r)
+		}
+		if err != nil {
+			return nil, &fault.RowError{Index: i, Err: fault.Unfit(err)}
+		}
+		keys[i] = t.Row(r, nil) // which has no other values
+	}
+	return keys, nil
+}
+
+// PutAgain returns a row as one that may be put again where rows are never replaced: what is found by the key parts of the source has to
+// be found here.
+func PutAgain(t *engine.Engine, row rowcodec.RowValues) rowcodec.RowValues {
+	last := t.Parts[len(t.Parts)-1].Name
+	tie, is := row[last].([16]byte)
+	if !t.Meta.AppendOnly() || !is {
+		return row
+	}
+	row = maps.Clone(row)
+	row[last] = rowcodec.LoadTie(tie)
+	return row
 }

@@ -46,6 +46,15 @@ type MigrationPass struct {
 // Over reports whether all is done.
 func (p MigrationPass) Over() bool { return p.Spans.Has(SpanOf(0, 1)) }
 
+// Done returns the share of the source that is done.
+func (p MigrationPass) Done() float64 {
+	done := uint64(0)
+	for _, s := range p.Spans {
+		done += s[1] - s[0]
+	}
+	return float64(done) / (1 << 32)
+}
+
 // A MigrationCount counts rows by what became of them.
 type MigrationCount struct {
 	Copied  int `json:"copied,omitempty"`  // put into the table

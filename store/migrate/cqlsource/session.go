@@ -1,6 +1,7 @@
 package cqlsource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -17,12 +18,17 @@ type Mirror interface {
 	Write(ctx context.Context, keys []store.Row, apply func(ctx context.Context) error) error
 }
 
+// A sparing Mirror makes a write of a row whose key no encrypted table has where no migration goes on, and refuses it while one does.
+type sparing interface {
+	WriteUnfit(ctx context.Context, why error, apply func(ctx context.Context) error) error
+}
+
 // A Session executes statements of an application that change rows, those of a source by a [Mirror].
 //
 // An INSERT, UPDATE or DELETE of the table names the whole primary key of each row, by values that are bound or by literals:
 // with columns and VALUES, or with = and IN. Other statements of the table are [ErrRefused]: lightweight transactions, deletions
 // of ranges and of whole partitions, keys that the server computes, JSON, batches as text, TRUNCATE and changes of the table.
-// So is a key that no encrypted table has. Statements of other tables pass as they are, and so does a SELECT.
+// So is a key that no encrypted table has, while a migration goes on. Statements of other tables pass as they are, and so does a SELECT.
 //
 // USING TTL and USING TIMESTAMP are the application's. What has a time of the future looks like a write that came after the cut-over.
 type Session struct {
@@ -37,31 +43,50 @@ func NewSession(source *Source, mirror Mirror) *Session { return &Session{source
 func (s *Session) Exec(ctx context.Context, stmt string, values ...any) error {
 	query := s.source.session.Query(stmt, values...)
 	keys, ours, err := s.keys(ctx, query.Keyspace(), stmt, values)
-	switch {
-	case err != nil:
-		return err
-	case !ours:
+	if err == nil && !ours {
 		return query.ExecContext(ctx)
 	}
-	return s.mirror.Write(ctx, keys, query.Consistency(s.source.atLeast(query.GetConsistency())).ExecContext)
+	return s.write(ctx, keys, err, func(ctx context.Context) error {
+		return query.Consistency(s.source.atLeast(query.GetConsistency())).ExecContext(ctx)
+	})
+}
+
+// write makes a write of rows that were named, or for some reason not.
+func (s *Session) write(ctx context.Context, keys []store.Row, err error, apply func(context.Context) error) error {
+	spares, is := s.mirror.(sparing)
+	switch {
+	case err == nil:
+		return s.mirror.Write(ctx, keys, apply)
+	case is && errors.As(err, new(keyError)):
+		return spares.WriteUnfit(ctx, err, apply)
+	}
+	return err
 }
 
 // ExecBatch executes a batch that gocql's Session.Batch has made.
 func (s *Session) ExecBatch(ctx context.Context, batch *gocql.Batch) error {
 	var all []store.Row
+	var unfit error
 	any := false
 	for _, e := range batch.Entries {
 		keys, ours, err := s.keys(ctx, batch.Keyspace(), e.Stmt, e.Args)
-		if err != nil {
+		if err != nil && !errors.As(err, new(keyError)) {
 			return err
 		}
-		all, any = append(all, keys...), any || ours
+		all, any, unfit = append(all, keys...), any || ours || err != nil, cmp.Or(unfit, err)
 	}
 	if !any {
 		return batch.ExecContext(ctx)
 	}
-	return s.mirror.Write(ctx, all, batch.Consistency(s.source.atLeast(batch.GetConsistency())).ExecContext)
+	return s.write(ctx, all, unfit, func(ctx context.Context) error {
+		return batch.Consistency(s.source.atLeast(batch.GetConsistency())).ExecContext(ctx)
+	})
 }
+
+// A keyError refuses a statement whose key no encrypted table has.
+type keyError struct{ error }
+
+func (e keyError) Unwrap() error { return e.error }
 
 // mostKeys is how many rows a statement may name.
 const mostKeys = 1000
@@ -116,7 +141,7 @@ func (s *Session) keys(ctx context.Context, keyspace, stmt string, values []any)
 func (c *column) named(n *naming, values []any) (parts []any, err error) {
 	take := func(v any, err error) error {
 		if err != nil {
-			return refusedf("%s, a part of the primary key, %w: give it a value that both tables have", c.name, err)
+			return keyError{refusedf("%s, a part of the primary key, %w: give it a value that both tables have", c.name, err)}
 		}
 		parts = append(parts, v)
 		return nil

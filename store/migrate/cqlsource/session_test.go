@@ -33,6 +33,17 @@ func (n *notebook) Write(ctx context.Context, keys []store.Row, apply func(conte
 	return apply(ctx)
 }
 
+// A spareBook writes what has no key.
+type spareBook struct {
+	notebook
+	why error
+}
+
+func (n *spareBook) WriteUnfit(ctx context.Context, why error, apply func(context.Context) error) error {
+	n.why = why
+	return fmt.Errorf("the server is asked: %w", apply(ctx))
+}
+
 // What the statements of the table change on the server are the rows that they were found to name, and no others.
 func TestSessionNamesWhatChanges(t *testing.T) {
 	t.Parallel()
@@ -158,6 +169,16 @@ func TestSessionNamesWhatChanges(t *testing.T) {
 		batch.Query(c.stmt, c.values...)
 		require.ErrorIs(t, s.ExecBatch(t.Context(), batch), ErrRefused)
 	}
+	// A key that no encrypted table has is the Mirror's to refuse, as it does while a migration goes on.
+	spares := new(spareBook)
+	sparing := NewSession(source, spares)
+	null := []any{"a", nil, kind}
+	require.ErrorContains(t, sparing.Exec(t.Context(), `DELETE FROM orders WHERE `+full, null...), "the server is asked")
+	require.ErrorIs(t, spares.why, ErrRefused)
+	spares.why = nil
+	require.ErrorContains(t, sparing.ExecBatch(t.Context(), session.Batch(gocql.LoggedBatch).Query(`DELETE FROM orders WHERE `+full, null...)), "the server is asked")
+	require.ErrorIs(t, spares.why, ErrRefused)
+	require.NotContains(t, sparing.Exec(t.Context(), "TRUNCATE orders").Error(), "the server is asked")
 	bound := session.Batch(gocql.LoggedBatch)
 	bound.Bind(`DELETE FROM orders WHERE `+full, func(*gocql.QueryInfo) ([]any, error) { return []any{"a", 1, kind}, nil })
 	require.ErrorIs(t, s.ExecBatch(t.Context(), bound), ErrRefused)

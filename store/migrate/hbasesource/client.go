@@ -59,9 +59,10 @@ func (c *Client) write(ctx context.Context, m *hrpc.Mutate, do func() error) err
 	if !c.source.is(string(m.Table())) {
 		return do()
 	}
+	apply := func(context.Context) error { return do() }
 	key, err := c.source.mapping.readKey(m.Key())
 	if err != nil {
-		return fmt.Errorf("hbasesource: nothing was written: the row cannot be in the encrypted table: %w", err)
+		return c.mirror.WriteUnfit(ctx, fmt.Errorf("hbasesource: the row cannot be in the encrypted table: %w", err), apply)
 	}
-	return c.mirror.Write(ctx, []store.Row{key}, func(context.Context) error { return do() })
+	return c.mirror.Write(ctx, []store.Row{key}, apply)
 }

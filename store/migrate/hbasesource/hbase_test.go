@@ -21,6 +21,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/hbase"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
@@ -348,4 +349,104 @@ func migrates(t *testing.T, of *foreign, into testdb.Database, conditional bool)
 	require.NotEmpty(t, remains)
 	_, err = src.Describe(ctx)
 	require.ErrorIs(t, err, driver.ErrNoFamily)
+}
+
+// Where no migration goes on, the client writes also what the mapping has no key for. While one does, that is ErrUnfit.
+func TestClientWritesTheOldTableAlone(t *testing.T) {
+	of := newTable(t, 0)
+	ctx := t.Context()
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	schema, _, err := of.source().Propose(ctx, "orders")
+	require.NoError(t, err)
+	tbl, err := st.Create(ctx, schema)
+	require.NoError(t, err)
+	m, err := migrate.New(tbl, of.source())
+	require.NoError(t, err)
+	c := NewClient(of.client, of.source(), m.Mirror())
+	stored := func() int64 {
+		get, err := hrpc.NewGet(ctx, []byte(of.name), []byte("nokey"))
+		require.NoError(t, err)
+		r, err := of.client.Get(get)
+		require.NoError(t, err)
+		if len(r.Cells) == 0 {
+			return 0
+		}
+		return int64(binary.BigEndian.Uint64(r.Cells[0].Value))
+	}
+	put := func(n int64) error {
+		_, err := c.Put(ctx, of.put([]byte("nokey"), map[string][]byte{"amount": amount(n)}))
+		return err
+	}
+	require.NoError(t, put(1))
+	require.Equal(t, int64(1), stored())
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	err = put(2)
+	require.ErrorIs(t, err, migrate.ErrUnfit)
+	require.ErrorContains(t, err, "nothing was written")
+	require.NotContains(t, err.Error(), "nokey")
+	require.Equal(t, int64(1), stored())
+	require.NoError(t, m.Abort(ctx))
+	require.NoError(t, put(3))
+	require.Equal(t, int64(3), stored())
+}
+
+// What the mapping could lose is in the encrypted table when the source is dropped, or keeps it from being dropped.
+func TestNothingIsLostByTheMapping(t *testing.T) {
+	of := newTable(t, 0)
+	of.mapping = Mapping{
+		Key:     []KeyPart{{"k", "utf8", "|"}, {"flag", "boolean", ""}},
+		Columns: []Column{{"amount", "d:amount", "int64"}}, Ignore: []string{"d:*", "x:*"},
+	}
+	ctx := t.Context()
+	for _, key := range []string{"b|\x01", "c|\x00", "d|\x02", "e|\xff"} {
+		_, err := of.client.Put(of.put([]byte(key), map[string][]byte{"amount": amount(1)}))
+		require.NoError(t, err)
+	}
+	_, err := of.client.Put(of.put([]byte("f|\x00"), map[string][]byte{"other": {1}}))
+	require.NoError(t, err)
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	schema, _, err := of.source().Propose(ctx, "orders")
+	require.NoError(t, err)
+	tbl, err := st.Create(ctx, schema)
+	require.NoError(t, err)
+	m, err := migrate.New(tbl, of.source())
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	var places []string
+	opts := &migrate.PassOptions{Finding: func(f migrate.Finding) {
+		require.ErrorIs(t, f.Err, migrate.ErrUnfit)
+		require.NotEmpty(t, f.Row)
+		places = append(places, f.Place)
+	}}
+	done, err := m.Copy(ctx, inspect.Part{Of: 1}, opts)
+	require.NoError(t, err)
+	require.Equal(t, 2, done.Rows.Copied)
+	require.Equal(t, 2, done.Rows.Refused)
+	require.Equal(t, []string{`row key "b|\x01"`, `row key "d|\x02"`}, places)
+	_, err = m.Verify(ctx, inspect.Part{Of: 1}, &migrate.PassOptions{Repair: true})
+	require.NoError(t, err)
+	require.ErrorIs(t, m.Cutover(ctx), migrate.ErrDiffers)
+	for _, key := range []string{"b|\x01", "d|\x02"} { // their owner writes them as they are to be
+		_, err := of.client.Delete(of.del([]byte(key)))
+		require.NoError(t, err)
+		_, err = of.client.Put(of.put([]byte(key[:2]+"\xff"), map[string][]byte{"amount": amount(1)}))
+		require.NoError(t, err)
+	}
+	for range 2 {
+		_, err = m.Verify(ctx, inspect.Part{Of: 1}, &migrate.PassOptions{Repair: true})
+		require.NoError(t, err)
+	}
+	require.NoError(t, m.Cutover(ctx))
+	for row, err := range tbl.Query(ctx, store.Query{}) {
+		require.NoError(t, err)
+		require.Equal(t, int64(1), row["amount"])
+		require.Equal(t, row["k"] != "c", row["flag"])
+	}
+	n, err := tbl.Count(ctx, store.Predicate{})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, n)
 }
