@@ -183,3 +183,21 @@ func TestDualWritesOfKeysThatTheTableDoesNotTake(t *testing.T) {
 		require.NoError(t, m.Abort(s.ctx))
 	}
 }
+
+// A row of the source of which nothing is to be copied is counted apart: it is no row that the table has.
+func TestRowsOfWhichNothingIsCopied(t *testing.T) {
+	for name, change := range map[string]func(*store.Schema){"conditional": conditional, "last write wins": expiring} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, 3, change)
+			s.source.rows[7] = Found{Row: s.source.key(7)}
+			s.prepare()
+			require.Equal(t, Counts{Copied: 3, Ignored: 1}, s.copy())
+			require.Equal(t, Counts{Equal: 3, Ignored: 1}, s.verify(nil))
+			status, err := s.m.Status(s.ctx)
+			require.NoError(t, err)
+			require.Equal(t, 3, status.Verify.Table)
+			require.NoError(t, s.m.Cutover(s.ctx))
+			require.Equal(t, Counts{Equal: 3, Ignored: 1}, s.verify(nil))
+		})
+	}
+}

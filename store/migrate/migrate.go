@@ -139,7 +139,7 @@ func (m *Migration) of(ctx context.Context, tenant string, from Source) (*Migrat
 }
 
 // Counts are how many rows a pass met, by what became of them. The fields are integers: Copied into the table, Equal there before,
-// Mended to be what the source has, Differs and left so, Refused by the table, and Mixed, whose values expire at different times.
+// Mended to be what the source has, Differs and left so, Refused by the table, Mixed, whose values expire at different times, and Ignored, of which the source has nothing that is to be copied.
 type Counts = catalogue.MigrationCount
 
 // A Status is how far a migration is.
@@ -160,6 +160,7 @@ type Pass struct {
 	Began time.Time
 	Done  float64 // the share of the source, by ranges of keys
 	Rows  Counts
+	Table int // rows of the table that a verification has read: while nobody writes, as many as are Equal
 }
 
 // Status says how far the migration is.
@@ -194,7 +195,7 @@ func timeOf(milliseconds int64) time.Time {
 }
 
 func passOf(p catalogue.MigrationPass) Pass {
-	return Pass{Began: timeOf(p.Began), Done: p.Done(), Rows: p.Rows}
+	return Pass{Began: timeOf(p.Began), Done: p.Done(), Rows: p.Rows, Table: p.Table}
 }
 
 // Pause lets copies and verifications stop at their next batch, or go on if it is false. Dual writes go on.

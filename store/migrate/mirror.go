@@ -79,10 +79,10 @@ func (w *Mirror) write(ctx context.Context, keys []store.Row, unfit error, apply
 		keys, unfit = bykey.NamedIn(w.m.table.Now(), keys)
 	}
 	switch {
-	case apply == nil:
-		return w.m.failed(nothing, errors.New("no write of the source is given"))
 	case unfit != nil && rec.Phase.Dual():
 		return w.m.failed(nothing, unfit)
+	case apply == nil:
+		return w.m.failed(nothing, errors.New("no write of the source is given"))
 	}
 	applied := apply(ctx)
 	ctx, cancel := following(ctx)

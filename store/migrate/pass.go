@@ -94,6 +94,7 @@ type pass struct {
 type tally struct {
 	mu   sync.Mutex
 	rows Counts
+	here int // rows of the table
 	read int
 }
 
@@ -420,9 +421,18 @@ func (p *pass) countCopied(r *round) {
 		case out.changed:
 			one.Mended++
 		default:
-			one.Equal++
+			r.countEqual(i, one)
 		}
 	})
+}
+
+// countEqual counts a row that is as the source has it, which may be nowhere.
+func (r *round) countEqual(i int, one *Counts) {
+	if r.found[i].Exists {
+		one.Equal++
+	} else {
+		one.Ignored++
+	}
 }
 
 // insert puts rows that the table has not, and returns those that the source has otherwise by then.
@@ -489,6 +499,9 @@ func (p *pass) tableRows(ctx context.Context, part inspect.Part, do func(rows []
 			rows[i] = t.Row(f.Record, nil)
 		}
 		p.batch(len(rows))
+		p.mu.Lock()
+		p.here += len(rows)
+		p.mu.Unlock()
 		return do(rows)
 	})
 }

@@ -72,7 +72,7 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 			if rec.Phase == catalogue.PhaseCutOver {
 				return p.scan(ctx, share, func(found []Found) error { return p.late(ctx, rec, found) })
 			}
-			if err := p.scan(ctx, share, func(found []Found) error { return p.compare(ctx, found, countEqual) }); err != nil {
+			if err := p.scan(ctx, share, func(found []Found) error { return p.compare(ctx, found, true) }); err != nil {
 				return err
 			}
 			return p.tableRows(ctx, share, func(rows []store.Row) error { return p.compareBack(ctx, rows) })
@@ -102,6 +102,7 @@ func (p *pass) noted(rec *catalogue.Migration, span catalogue.Span) {
 	}
 	rec.Verify.Spans = rec.Verify.Spans.With(span)
 	rec.Verify.Rows.Add(p.rows)
+	rec.Verify.Table += p.here
 	if rec.Verify.Rows.Differs+rec.Verify.Rows.Refused > 0 {
 		rec.Verified = 0
 		if rec.Phase == catalogue.PhaseVerified {
@@ -115,8 +116,8 @@ func (p *pass) noted(rec *catalogue.Migration, span catalogue.Span) {
 	}
 }
 
-// compare compares rows as the source was found to have them, or not to have them, with those of the table. A function counts equal ones.
-func (p *pass) compare(ctx context.Context, found []Found, equal func(*Counts)) error {
+// compare compares rows as the source was found to have them, or not to have them, with those of the table. Equal ones are counted on demand.
+func (p *pass) compare(ctx context.Context, found []Found, equal bool) error {
 	r, err := p.sees(ctx, found)
 	if err == nil {
 		err = p.going(ctx)
@@ -126,8 +127,6 @@ func (p *pass) compare(ctx context.Context, found []Found, equal func(*Counts)) 
 	}
 	return p.settle(ctx, r, equal)
 }
-
-func countEqual(one *Counts) { one.Equal++ }
 
 // compareBack compares rows that the table was found to have with the source. Those that the source has are counted with it.
 func (p *pass) compareBack(ctx context.Context, rows []store.Row) error {
@@ -139,14 +138,14 @@ func (p *pass) compareBack(ctx context.Context, rows []store.Row) error {
 	if len(gone) == 0 {
 		return p.going(ctx)
 	}
-	return p.compare(ctx, gone, func(*Counts) {})
+	return p.compare(ctx, gone, false)
 }
 
 // looks is how often rows that differ are looked at, for about a second in all: writers write the source first.
 const looks = 8
 
 // settle counts the rows of a round. Those that differ are looked at again, the table's first, and repaired if that is asked for.
-func (p *pass) settle(ctx context.Context, r *round, equal func(*Counts)) error {
+func (p *pass) settle(ctx context.Context, r *round, equal bool) error {
 	differs := func(r *round) (which []int) {
 		for i, w := range r.wish {
 			if r.out[i].refused == nil && !w.is(r.t, &r.seen[i]) {
@@ -201,8 +200,8 @@ func (p *pass) settle(ctx context.Context, r *round, equal func(*Counts)) error 
 			}
 		case r.out[i].changed:
 			one.Mended++
-		default:
-			equal(one)
+		case equal:
+			r.countEqual(i, one)
 		}
 	})
 	return nil
@@ -218,7 +217,7 @@ func (p *pass) fresh(ctx context.Context, rec catalogue.Migration) error {
 			if len(recent) == 0 {
 				return p.going(ctx)
 			}
-			return p.compare(ctx, recent, countEqual)
+			return p.compare(ctx, recent, true)
 		})
 	})
 }
@@ -244,7 +243,7 @@ func (p *pass) late(ctx context.Context, began catalogue.Migration, found []Foun
 		written := found[i].Written
 		since := p.table.Written(r.seen[i].Stamp())
 		if r.out[i].refused == nil && w.is(r.t, &r.seen[i]) || !written.IsZero() && (written.Before(compared) || written.Before(cutover) && since.After(cutover)) {
-			all.Equal++
+			r.countEqual(i, &all)
 			continue
 		}
 		all.Differs++

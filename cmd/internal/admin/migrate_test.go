@@ -31,6 +31,8 @@ type orders struct {
 	dropped bool
 	few     bool // of its partitions are known
 	odd     bool // it has a row whose key no table takes
+	doubled bool // it yields a row twice, as two keys that are one in the table
+	bare    bool // it has a row of nothing that is to be copied
 	remains []migrate.Remain
 }
 
@@ -63,6 +65,12 @@ func (o *orders) Scan(_ context.Context, part inspect.Part) iter.Seq2[migrate.Fo
 			if id*part.Of/len(o.amounts) == part.Index && !yield(o.at(int64(id)), nil) {
 				return
 			}
+		}
+		if o.doubled && part.Index == 0 {
+			yield(o.at(0), nil)
+		}
+		if o.bare && part.Index == 0 {
+			yield(migrate.Found{Row: store.Row{"id": int64(1000)}}, nil)
 		}
 		if o.odd && part.Index == part.Of-1 {
 			yield(migrate.Found{Row: make(store.Row), Exists: true, Refused: "its key is odd", Place: "place 7"}, nil)
@@ -142,6 +150,8 @@ func TestMigrateCommands(t *testing.T) {
 	step(exit.Failed, "\n1 row: migrate: the table does not take what the source has: its key is odd\n", "copy")
 	source.odd = false
 	step(exit.OK, "copied: 100 % of the source; 100 copied, ", "status")
+	step(exit.Failed, "orders: 0 copied, 0 equal; all parts were done before; in all: 100 copied, 9 equal, 1 refused\n", "copy")
+	step(exit.Failed, `"total":{"copied":100,"equal":9,"refused":1},"again":true`, "copy", "--json")
 	step(exit.OK, "next: verify", "status")
 	step(exit.Failed, "not verified", "cutover", "--yes")
 	source.amounts[7] = 1250
@@ -163,6 +173,16 @@ func TestMigrateCommands(t *testing.T) {
 	require.Regexp(t, `^\{"row":"[^"]+","key":null,"place":"place 7","error":"[^"]*its key is odd"\}\n$`, string(listed))
 	source.odd = false
 	step(exit.OK, "100 equal", "verify", "--repair")
+	source.bare = true
+	step(exit.OK, "orders: 0 copied, 100 equal, 1 of ignored cells only\n", "verify")
+	step(exit.OK, `"equal":100,"ignored":1,`, "verify", "--json")
+	source.bare = false
+	step(exit.OK, `"equal":50`, "verify", "--part", "0", "--parts", "2")
+	step(exit.OK, "orders: 0 copied, 50 equal; in all: 0 copied, 100 equal\n", "verify", "--repair")
+	source.doubled = true
+	step(exit.OK, "the source has 101 rows to be in the table, and the table has 100;", "verify")
+	source.doubled = false
+	step(exit.OK, "100 equal", "verify")
 	step(exit.OK, "next: cutover", "status")
 	step(exit.OK, "is cut over", "cutover", "--yes")
 	step(exit.Failed, "is cut over", "abort", "--yes")

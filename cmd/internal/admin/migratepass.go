@@ -58,7 +58,7 @@ Such rows keep the cut-over from being made, and the exit code is 1.`,
 
 // copy copies one part of the rows, or all.
 func (m *migration) copy(ctx context.Context, of *migrate.Migration, part command.PartFlag) error {
-	p := &migrationPass{findings: findings{migration: m, why: make(map[string]int)}, of: of, record: "migration_copied", doing: "copying", do: of.Copy}
+	p := &migrationPass{findings: findings{migration: m, why: make(map[string]int)}, of: of, record: copied, doing: "copying", do: of.Copy}
 	err := p.all(ctx, part)
 	err = errors.Join(err, p.sumUp(p.rows.Refused))
 	if n := p.rows.Refused; err == nil && n > 0 {
@@ -110,7 +110,7 @@ With --part and --parts it does one part, as 'rangecrypt migrate copy' does.`,
 
 // verify compares one part of the rows, or all. Rows that differ are an error.
 func (m *migration) verify(ctx context.Context, of *migrate.Migration, part command.PartFlag, repair bool) error {
-	p := &migrationPass{findings: findings{migration: m}, of: of, record: "migration_verified", doing: "verifying", do: of.Verify, repair: repair}
+	p := &migrationPass{findings: findings{migration: m}, of: of, record: verified, doing: "verifying", do: of.Verify, repair: repair}
 	if err := p.all(ctx, part); err != nil {
 		return err
 	}
@@ -120,12 +120,24 @@ func (m *migration) verify(ctx context.Context, of *migrate.Migration, part comm
 			return err
 		}
 		p.rows = s.Verify.Rows
+		m.compareCounts(s)
 	}
 	if wrong := p.rows.Differs + p.rows.Refused; wrong > 0 {
 		return fmt.Errorf("%w: %s not in the table as the source has %s", exit.ErrWrongAnswer,
 			show.Counted(wrong, "row")+" "+show.Verb(wrong, "is", "are"), show.Verb(wrong, "it", "them"))
 	}
 	return nil
+}
+
+// compareCounts says where the source has as many rows that are equal as the table has not. Rows that expire are gone in between.
+func (m *migration) compareCounts(s migrate.Status) {
+	rows := s.Verify.Rows
+	only := migrate.Counts{Equal: rows.Equal, Mixed: rows.Mixed, Ignored: rows.Ignored}
+	if !s.CutOver.IsZero() || rows != only || rows.Equal == s.Verify.Table || m.table.Schema().TTL != 0 {
+		return
+	}
+	m.Warn("the source has %s to be in the table, and the table has %s; that is usual while the application writes: where nobody does, do not cut over",
+		show.Counted(rows.Equal, "row"), show.Count(s.Verify.Table))
 }
 
 // Findings list rows.
@@ -199,6 +211,7 @@ type migrationPass struct {
 	repair        bool
 	do            func(context.Context, inspect.Part, *migrate.PassOptions) (migrate.PartDone, error)
 	rows          migrate.Counts
+	total         *migrate.Counts // what all calls have counted, where others did some of it
 }
 
 // all does one part, or all of them.
@@ -218,7 +231,7 @@ func (p *migrationPass) all(ctx context.Context, part command.PartFlag) (err err
 	if err != nil {
 		return err
 	}
-	over, bar := false, p.Totals()
+	over, again, bar := false, 0, p.Totals()
 	for i := 0; i < parts && err == nil; i++ {
 		var done migrate.PartDone
 		if done, err = p.do(ctx, inspect.Part{Index: i, Of: parts}, p.options(p.repair)); err == nil {
@@ -226,17 +239,48 @@ func (p *migrationPass) all(ctx context.Context, part command.PartFlag) (err err
 		}
 		p.rows.Add(done.Rows)
 		over = over || done.Over
+		if done.Again {
+			again++
+		}
 	}
 	bar.End()
 	if err != nil && ctx.Err() != nil {
 		p.Warn("it is not finished; the same command goes on")
 	}
-	return errors.Join(err, p.failed, p.print(nil, migrate.PartDone{Rows: p.rows, Over: over}, err == nil, time.Since(began)))
+	var earlier error
+	if err == nil {
+		p.total, earlier = p.counted(ctx)
+	}
+	done := migrate.PartDone{Rows: p.rows, Over: over, Again: again == parts}
+	return errors.Join(err, earlier, p.failed, p.print(nil, done, err == nil, time.Since(began)))
 }
+
+// counted returns what all calls have counted of the pass, or nil where this one has counted all.
+func (p *migrationPass) counted(ctx context.Context) (*migrate.Counts, error) {
+	s, err := p.of.Status(ctx)
+	all := s.Copy.Rows
+	if p.record == verified {
+		all = s.Verify.Rows
+	}
+	if err != nil || all == p.rows {
+		return nil, err
+	}
+	return &all, nil
+}
+
+// The records of passes.
+const copied, verified = "migration_copied", "migration_verified"
 
 func (p *migrationPass) print(part *inspect.Part, done migrate.PartDone, complete bool, took time.Duration) error {
 	if !p.JSON {
-		return p.Line("%s: %s%s", show.Visible(p.target()), countedRows(done.Rows), map[bool]string{false: "; not finished"}[complete])
+		line := countedRows(done.Rows) + map[bool]string{false: "; not finished"}[complete]
+		if done.Again {
+			line += "; all parts were done before"
+		}
+		if p.total != nil {
+			line += "; in all: " + countedRows(*p.total)
+		}
+		return p.Line("%s: %s", show.Visible(p.target()), line)
 	}
 	return p.Encode(struct {
 		Record string `json:"record"`
@@ -244,11 +288,12 @@ func (p *migrationPass) print(part *inspect.Part, done migrate.PartDone, complet
 		Table  string `json:"table"`
 		*inspect.Part
 		migrate.Counts
-		Again    bool    `json:"again"` // it was done before
-		Complete bool    `json:"complete"`
-		Over     bool    `json:"over"`
-		Seconds  float64 `json:"seconds"`
-	}{p.record, p.ShownStore(), p.target(), part, done.Rows, done.Again, complete, done.Over, took.Seconds()})
+		Total    *migrate.Counts `json:"total,omitempty"` // of all calls, where some of it was done before
+		Again    bool            `json:"again"`           // all of it was done before
+		Complete bool            `json:"complete"`
+		Over     bool            `json:"over"`
+		Seconds  float64         `json:"seconds"`
+	}{p.record, p.ShownStore(), p.target(), part, done.Rows, p.total, done.Again, complete, done.Over, took.Seconds()})
 }
 
 // countedRows says what became of rows.
@@ -257,7 +302,7 @@ func countedRows(c migrate.Counts) string {
 	for _, more := range []struct {
 		n    int
 		what string
-	}{{c.Mended, "made what the source has"}, {c.Differs, "differ"}, {c.Refused, "refused"}, {c.Mixed, "with values that expire at different times"}} {
+	}{{c.Mended, "made what the source has"}, {c.Differs, "differ"}, {c.Refused, "refused"}, {c.Mixed, "with values that expire at different times"}, {c.Ignored, "of ignored cells only"}} {
 		if more.n > 0 {
 			line += fmt.Sprintf(", %s %s", show.Count(more.n), more.what)
 		}

@@ -41,6 +41,7 @@ type MigrationPass struct {
 	Began int64          `json:"began,omitempty"`
 	Spans Spans          `json:"spans,omitempty"` // what is done
 	Rows  MigrationCount `json:"rows"`
+	Table int            `json:"table,omitempty"` // rows of the table that a verification has read
 }
 
 // Over reports whether all is done.
@@ -63,12 +64,14 @@ type MigrationCount struct {
 	Differs int `json:"differs,omitempty"` // left as they are
 	Refused int `json:"refused,omitempty"` // that the table does not take
 	Mixed   int `json:"mixed,omitempty"`   // with values that expire at different times
+	Ignored int `json:"ignored,omitempty"` // of the source that are none of the table: nothing of them is to be copied
 }
 
 // Add adds what another one counted.
 func (c *MigrationCount) Add(other MigrationCount) {
 	c.Copied, c.Equal, c.Mended = c.Copied+other.Copied, c.Equal+other.Equal, c.Mended+other.Mended
 	c.Differs, c.Refused, c.Mixed = c.Differs+other.Differs, c.Refused+other.Refused, c.Mixed+other.Mixed
+	c.Ignored += other.Ignored
 }
 
 // A Phase is how far a migration is. Where there is none it is "".
