@@ -6,6 +6,7 @@ import (
 
 	"github.com/tsuna/gohbase"
 	"github.com/tsuna/gohbase/hrpc"
+	"github.com/tsuna/gohbase/pb"
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/migrate"
@@ -31,7 +32,7 @@ func (c *Client) Put(ctx context.Context, m *hrpc.Mutate) (r *hrpc.Result, err e
 	return r, err
 }
 
-// Delete deletes a row, or cells of one.
+// Delete deletes a row, or cells of one. It may be one whose key the mapping does not read: the encrypted table has none of these.
 func (c *Client) Delete(ctx context.Context, m *hrpc.Mutate) (r *hrpc.Result, err error) {
 	err = c.write(ctx, m, func() (err error) { r, err = c.client.Delete(m); return err })
 	return r, err
@@ -55,13 +56,21 @@ func (c *Client) CheckAndPut(ctx context.Context, m *hrpc.Mutate, family, qualif
 	return done, err
 }
 
+// deletes reports whether it is a deletion, whichever method it is given to.
+func deletes(m *hrpc.Mutate) bool {
+	return m.Description() == pb.MutationProto_DELETE.String()
+}
+
 func (c *Client) write(ctx context.Context, m *hrpc.Mutate, do func() error) error {
 	if !c.source.is(string(m.Table())) {
 		return do()
 	}
 	apply := func(context.Context) error { return do() }
 	key, err := c.source.mapping.readKey(m.Key())
-	if err != nil {
+	switch {
+	case err != nil && deletes(m):
+		return c.mirror.Write(ctx, nil, apply)
+	case err != nil:
 		return c.mirror.WriteUnfit(ctx, fmt.Errorf("hbasesource: the row cannot be in the encrypted table: %w", err), apply)
 	}
 	return c.mirror.Write(ctx, []store.Row{key}, apply)

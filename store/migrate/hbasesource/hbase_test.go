@@ -387,6 +387,9 @@ func TestClientWritesTheOldTableAlone(t *testing.T) {
 	require.ErrorContains(t, err, "nothing was written")
 	require.NotContains(t, err.Error(), "nokey")
 	require.Equal(t, int64(1), stored())
+	_, err = c.Delete(ctx, of.del([]byte("nokey"))) // which the encrypted table has not
+	require.NoError(t, err)
+	require.Zero(t, stored())
 	require.NoError(t, m.Abort(ctx))
 	require.NoError(t, put(3))
 	require.Equal(t, int64(3), stored())
