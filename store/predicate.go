@@ -84,7 +84,15 @@ func (f Field[T]) Less(hi T) Predicate { return f.bounds(nil, &bound{Value: hi, 
 // Equal holds for the value v.
 func (f Field[T]) Equal(v T) Predicate { return f.In(v) }
 
-// In holds for the given values. Without any it never holds.
+// In holds for the given values. Without any it never holds. A list may have any length: each value costs a scan, and some
+// 300 bytes while the query runs.
+//
+// Lists of several key parts multiply. If a part would bring them to more than 100,000 combinations, the parts before it
+// lead to the rows, and the client checks the others. An ordered part then still leads from its least value to its greatest.
+// With [Query.Unauthenticated], which checks no hashed part, such lists are [ErrColumn] if they are of hashed parts.
+//
+// If lists of key parts come to more than 10,000 ranges of keys, a column that is fixed to fewer values leads instead. The rows
+// then come in its order. An ordered part that follows a list has up to three ranges for each value.
 func (f Field[T]) In(values ...T) Predicate {
 	in := make([]any, len(values))
 	for i, v := range values {

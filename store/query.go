@@ -53,7 +53,8 @@ type Query struct {
 	// of the tenant.
 	RequireIndex bool
 
-	// PageToken goes on after the page that returned it, with the same Where, OrderBy, By, Reverse and Unauthenticated.
+	// PageToken goes on after the page that returned it, with the same Where, OrderBy, By, Reverse and Unauthenticated. The
+	// same Where has its predicates in the same order, too: And and Or of others are another query ([ErrToken]).
 	PageToken string
 
 	// Unauthenticated takes plain columns as the database gives them. It opens no sealed cell, so that nothing is authenticated:
@@ -77,7 +78,8 @@ func (q Query) selection() query.Selection {
 }
 
 // Query yields the rows that the query selects. They come in the order of what drives the query ([Table.Explain] says
-// which): of the column, or of the first parts of the row key, up to one that is ordered or not fixed to values.
+// which): of the column, or of the first parts of the row key, up to one that is ordered or not fixed to values. Long lists of
+// several parts fix the first ones only ([Field.In]).
 // What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed or plain
 // part come in no order, and so do those that a column selects while it is being converted, or has a [MutableScheme] whose
 // index is being made again ([Table.Describe] says so). Pages, Reverse and OrderBy give an order while it is being converted,

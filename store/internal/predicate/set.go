@@ -275,6 +275,12 @@ func (s *Set) Exactly() ([]any, bool) {
 	return values, true
 }
 
+// Fewer reports whether the set comes down to a list of less than n values.
+func (s *Set) Fewer(n int) bool {
+	_, exactly := s.Exactly()
+	return exactly && len(s.In) < n
+}
+
 // Span is a closed Interval of order codes.
 type Span struct{ Lo, Hi int64 }
 

@@ -2,7 +2,9 @@ package predicate
 
 import (
 	"bytes"
+	"context"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
@@ -10,7 +12,7 @@ import (
 
 // Texts returns the intervals of ciphertexts of the texts in a set, nil being all texts of the column. Texts that only
 // differ beyond what is encrypted share a ciphertext, so that intervals may meet: those become one.
-func (s *Set) Texts(c *rowcodec.Column) []ope.Interval {
+func (s *Set) Texts(ctx context.Context, c *rowcodec.Column) ([]ope.Interval, error) {
 	of := []Interval{{}}
 	if s != nil {
 		of = s.In
@@ -23,6 +25,9 @@ func (s *Set) Texts(c *rowcodec.Column) []ope.Interval {
 	}
 	var all []ope.Interval
 	for _, i := range of {
+		if err := pause.Ended(ctx); err != nil {
+			return nil, err
+		}
 		iv, ok := c.Text.Interval(text(i.Lo), text(i.Hi))
 		if !ok {
 			continue
@@ -33,5 +38,5 @@ func (s *Set) Texts(c *rowcodec.Column) []ope.Interval {
 		}
 		all = append(all, iv)
 	}
-	return all
+	return all, nil
 }

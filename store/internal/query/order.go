@@ -12,7 +12,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/inorder"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
-	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -68,9 +67,9 @@ func (p *planner) orderWays(tree *predicate.Tree, c *rowcodec.Column) ([]way, er
 	ss, _ := tree.Implied()
 	if c.Part >= 0 {
 		w := way{tree: tree}
-		restricted, err := w.byRows(p, ss)
+		restricted, _, err := w.byRows(p, ss)
 		w.whole = !restricted
-		if err == ranges.ErrMultiplied || err == nil && !slices.Contains(w.sortedBy, c) {
+		if err == nil && !slices.Contains(w.sortedBy, c) {
 			return nil, nil
 		}
 		return []way{w}, err

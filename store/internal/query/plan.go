@@ -243,11 +243,11 @@ func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
 		return append(to, w), err
 	}
 	w, err := p.single(tree)
-	if err != nil && err != ranges.ErrMultiplied {
+	if err != nil {
 		return nil, err
 	}
 	const few = 16
-	if err != nil || w.whole || len(w.Ranges) > few {
+	if w.whole || len(w.Ranges) > few {
 		several, failed := p.union(tree)
 		if failed != nil {
 			return nil, failed
@@ -256,11 +256,11 @@ func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
 		for _, s := range several {
 			n += len(s.Ranges)
 		}
-		if len(several) > 0 && (err != nil || w.whole || n < len(w.Ranges)) {
+		if len(several) > 0 && (w.whole || n < len(w.Ranges)) {
 			return append(to, several...), nil
 		}
 	}
-	return append(to, w), err
+	return append(to, w), nil
 }
 
 // cost is what a way by an ordered column costs, beside others. To read the row of a hint takes as long as several copies.
@@ -281,8 +281,8 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 	if none {
 		return w, nil
 	}
-	restricted, err := w.byRows(p, ss)
-	if err != nil || restricted {
+	restricted, many, err := w.byRows(p, ss)
+	if err != nil || restricted && !many {
 		return w, err
 	}
 	var best *predicate.Set
@@ -304,6 +304,7 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 		}
 	}
 	switch {
+	case many && (best == nil || !best.Fewer(len(w.Ranges))):
 	case best != nil:
 		return p.byColumn(tree, best)
 	case p.t.Parts[0].Encryption != meta.Ordered:
@@ -385,15 +386,15 @@ func (p *planner) branches(branches, rest []predicate.Tree) ([]way, error) {
 		with := predicate.And(append(slices.Clip(rest), b)...)
 		w, err := p.single(&with)
 		switch {
-		case err != nil && err != ranges.ErrMultiplied:
+		case err != nil:
 			return nil, err
-		case err == nil && w.driving != nil:
+		case w.driving != nil:
 			if groups[w.driving] = append(groups[w.driving], b); len(groups[w.driving]) == 1 {
 				at[w.driving] = len(ways)
 				ways = append(ways, w)
 			}
 			continue
-		case err == nil && !w.whole:
+		case !w.whole:
 			ways = append(ways, w)
 		default:
 			more, err := p.union(&with)
@@ -425,12 +426,18 @@ func (p *planner) branches(branches, rest []predicate.Tree) ([]way, error) {
 	return ways, nil
 }
 
-// byRows sets the ranges of row keys and reports whether the predicate restricts them.
-func (w *way) byRows(p *planner, ss predicate.Sets) (bool, error) {
+// byRows sets the ranges of row keys and reports whether the predicate restricts them, and whether they are many.
+func (w *way) byRows(p *planner, ss predicate.Sets) (restricted, many bool, err error) {
 	// Rows have no order by what is not opened.
 	rows, err := ranges.OfRows(p.ctx, p.t, ss, func(c *rowcodec.Column) bool { return !p.unproven || unproven.Legible(p.t, c) })
-	w.sortedBy, w.fixed, w.values, w.Ranges = rows.SortedBy, rows.Fixed, rows.Values, keyRanges(rows.Ranges)
-	return rows.Restricted, err
+	w.sortedBy, w.fixed, w.values, w.Ranges = rows.SortedBy, rows.Fixed > 0, rows.Values, keyRanges(rows.Ranges)
+	if many = err == ranges.ErrMultiplied; many {
+		err = nil
+	}
+	if err == nil && p.unproven {
+		err = unproven.Told(p.t, ss, rows.Fixed)
+	}
+	return rows.Restricted, many, err
 }
 
 // rangesOf returns the ranges of keys that begin with prefix and go on with what stands for a value of the set.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
@@ -67,14 +68,18 @@ func Of(ctx context.Context, c *rowcodec.Column, prefix []byte, values *predicat
 	switch c.Encryption {
 	case meta.Ordered:
 		if c.Text != nil {
-			for _, iv := range values.Texts(c) {
+			intervals, err := values.Texts(ctx, c)
+			for _, iv := range intervals {
 				r := Range{By: c, Group: len(prefix) + c.Size}
 				r.Start, r.End = iv.KeyRange(prefix)
 				ranges = append(ranges, r)
 			}
-			return ranges, nil
+			return ranges, err
 		}
 		for _, s := range values.Spans() {
+			if err := pause.Ended(ctx); err != nil {
+				return nil, err
+			}
 			if c.Order != nil {
 				d, ok := c.Scheme.Domain().Intersect(s.Lo, s.Hi)
 				if !ok {
@@ -105,14 +110,11 @@ func Of(ctx context.Context, c *rowcodec.Column, prefix []byte, values *predicat
 		}
 	case meta.Deterministic:
 		list, _ := values.Exactly()
-		for _, v := range list {
-			v, err := c.Type.Normalize(v)
-			if err != nil {
-				continue // no row has it
-			}
-			key := c.AppendToken(bytes.Clone(prefix), c.Type.Append(nil, v))
+		keys, err := longer(ctx, c, [][]byte{prefix}, list)
+		for _, key := range keys {
 			ranges = append(ranges, Range{Start: key, End: ope.PrefixEnd(key)})
 		}
+		return ranges, err
 	case meta.Plain:
 		for _, i := range values.In {
 			r := Range{Start: bytes.Clone(prefix), End: ope.PrefixEnd(prefix)}

@@ -9,6 +9,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
+	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -161,6 +162,20 @@ func fixedParts(t *rowcodec.View, tree *predicate.Tree) int {
 		}
 	}
 	return len(t.Parts)
+}
+
+// Told returns an error unless the ranges of row keys say all that a predicate does of hashed parts. They fix so many leading
+// parts to values. Lists may have multiplied to so many combinations that the ranges leave parts out.
+func Told(t *rowcodec.View, ss predicate.Sets, fixed int) error {
+	if !slices.ContainsFunc(t.Parts[fixed:], func(c *rowcodec.Column) bool { return ss.Of(c) != nil && !Legible(t, c) }) {
+		return nil
+	}
+	n := 1
+	for _, c := range t.Parts[:fixed+1] {
+		n *= len(ss.Of(c).In)
+	}
+	return fmt.Errorf("%w: the lists of In multiply to %d combinations of key parts, up to key part %q, and an Unauthenticated query, which checks no hashed part, takes at most %d: "+
+		"ask in several goes with shorter lists, or %s", fault.ErrColumn, n, t.Parts[fixed].Name, ranges.MostMultiplied, instead)
 }
 
 // Reduce leaves out of the predicate that rows are checked by, and of those that they must not satisfy, what the ranges of row keys
