@@ -1,6 +1,7 @@
 package bykey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func UpsertRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 		}
 		distinct := make(chunks.DistinctKeys, len(rows))
 		for i, r := range records {
-			err := t.EncodeKey(ctx, r)
+			err := cmp.Or(ctx.Err(), t.EncodeKey(ctx, r))
 			if err == nil {
 				err = distinct.Add(r.Key, i, "upsert")
 			}
@@ -52,7 +53,7 @@ func UpsertRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 				updates[i], err = t.Updated(r.Key, rows[i])
 			}
 			if err != nil {
-				return &fault.RowError{Index: i, Err: err}
+				return fault.OfRow(ctx, i, len(rows), err)
 			}
 			updates[i].Parts = r.Values[:len(t.Parts)]
 		}

@@ -1,6 +1,7 @@
 package bykey
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -22,8 +23,8 @@ func KeysOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) ([
 		return nil, err
 	}
 	for i, r := range records {
-		if err := t.EncodeKey(ctx, r); err != nil {
-			return nil, &fault.RowError{Index: i, Err: err}
+		if err := cmp.Or(ctx.Err(), t.EncodeKey(ctx, r)); err != nil {
+			return nil, fault.OfRow(ctx, i, len(rows), err)
 		}
 		keys[i] = r.Key
 	}
@@ -43,7 +44,7 @@ func Records(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) (
 		return nil, fmt.Errorf("index: %w", fault.Gone(err))
 	}
 	if i, err := t.EncodeAll(ctx, records); err != nil {
-		return nil, &fault.RowError{Index: i, Err: err}
+		return nil, fault.OfRow(ctx, i, len(rows), err)
 	}
 	return records, nil
 }

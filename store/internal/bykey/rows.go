@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -38,6 +39,9 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 	keys := make([][]byte, len(rows))
 	records := make([]*rowcodec.Record, len(rows))
 	for i, row := range rows {
+		if err := pause.Ended(ctx); err != nil {
+			return nil, err
+		}
 		r, err := Named(t.View, row)
 		if err == nil && !lookUp {
 			err = t.EncodeKey(ctx, r)

@@ -244,8 +244,8 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 	records := make([]*rowcodec.Record, n)
 	t, err := t.WithSecondLook(ctx, func(t *Engine) (err error) {
 		for i := range records {
-			if records[i], err = row(t.View, i); err != nil {
-				return &fault.RowError{Index: i, Err: err}
+			if records[i], err = row(t.View, i); err != nil || ctx.Err() != nil {
+				return fault.OfRow(ctx, i, n, err)
 			}
 		}
 		// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no
@@ -255,7 +255,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 		}
 		// What it remembers no more, it reads again.
 		if i, err := t.EncodeAll(ctx, records); err != nil {
-			return &fault.RowError{Index: i, Err: err}
+			return fault.OfRow(ctx, i, n, err)
 		}
 		return nil
 	})

@@ -1,10 +1,13 @@
 package fault
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 // Errors of rows and queries.
@@ -68,6 +71,15 @@ func NothingDone(n int, err error) *BatchError {
 	failed := Undone(0, n, err)
 	failed.nothing = true
 	return failed
+}
+
+// OfRow returns the error of row i, before any of n rows is written. Where the context has ended, the error is of all of them:
+// at which row that was says nothing.
+func OfRow(ctx context.Context, i, n int, err error) error {
+	if ended := pause.Ended(ctx); ended != nil {
+		return NothingDone(n, ended)
+	}
+	return &RowError{Index: i, Err: err}
 }
 
 // Besides returns an error in its own words, that is also the other one.

@@ -1,6 +1,7 @@
 package rowcodec
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -25,12 +26,12 @@ func (t *View) EncodeAll(ctx context.Context, records []*Record) (failed int, er
 		}
 	}
 	for j, r := range records {
-		err := t.encodeKey(ctx, r, func(part int) ope.Ciphertext {
+		err := cmp.Or(ctx.Err(), t.encodeKey(ctx, r, func(part int) ope.Ciphertext {
 			if parts[part] == nil {
 				return nil
 			}
 			return parts[part][j]
-		})
+		}))
 		if err == nil {
 			err = t.EncodeColumns(ctx, r)
 		}
