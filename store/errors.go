@@ -5,9 +5,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
 )
 
-// Errors that callers may branch on. They are returned wrapped; use errors.Is. Values outside a
-// column's domain are [ope.ErrDomain]; errors of the database are those of package driver.
-// [Retryable] says whether the same call may succeed later.
+// Errors that callers may branch on. They are returned wrapped; use errors.Is. Values outside a column's domain are [ope.ErrDomain]; errors
+// of the database are those of package driver. [Retryable] says whether the same call may succeed later.
 var (
 	// Errors of the caller.
 
@@ -47,8 +46,7 @@ var (
 	// ErrPolicy is returned when the policy of a tenant makes no sense.
 	ErrPolicy = fault.ErrPolicy
 
-	// ErrShared is returned when a column, or the table that it is in, cannot be dropped or changed
-	// because another column shares its key.
+	// ErrShared is returned when a column, or the table that it is in, cannot be dropped or changed because another column shares its key.
 	ErrShared = fault.ErrShared
 
 	// ErrLease is returned when a lease is too short, too long, or no whole number of milliseconds.
@@ -98,9 +96,8 @@ type RowError = fault.RowError
 // reason. It is returned wrapped, as a pointer: use errors.As with a *BatchError.
 type BatchError = fault.BatchError
 
-// An UnsealError is returned by [Store.SetPolicy] when columns that are sealed would become plain
-// without being named: Columns are those, in the order of the schema. It is an [ErrPolicy], and
-// is returned as a pointer: use errors.As with an *UnsealError.
+// An UnsealError is returned by [Store.SetPolicy] when columns that are sealed would become plain without being named: Columns are those,
+// in the order of the schema. It is an [ErrPolicy], and is returned as a pointer: use errors.As with an *UnsealError.
 type UnsealError = fault.UnsealError
 
 // Must returns v, or panics with err if that is not nil. It is for variables such as schemas, and for programs that can only
@@ -124,10 +121,9 @@ func Must[T any](v T, err error) T {
 //   - A [Table.Insert] may find its own rows.
 //   - A [Table.UpdateIf] or [Table.Increment] that may have changed its row is not retryable.
 //
-// The end of the context of the caller (context.DeadlineExceeded, context.Canceled) by itself makes no error retryable: look at
-// the context before another attempt, which needs a new one. The rows of a Put or Delete that it ended may or may not be
-// written, all or some of them. With a new context make the same call again, with the tie-breakers of its rows if the table
-// has one, or read the rows.
+// The end of the context of the caller (context.DeadlineExceeded, context.Canceled) by itself makes no error retryable: look at the context
+// before another attempt, which needs a new one. The rows of a Put or Delete that it ended may or may not be written, all or some of them.
+// With a new context make the same call again, with the tie-breakers of its rows if the table has one, or read the rows.
 //
 // What stays as it is until somebody acts is not retryable: a refused login or right ([driver.ErrUnauthorised]), a database
 // that was closed or has stopped ([driver.ErrClosed]), and a row that was read again and again and is not whole ([ErrTorn]).

@@ -343,9 +343,38 @@ func everythingWatched(t *testing.T, watch *telemetry) {
 	require.Contains(t, watch.spansText(), "rangecrypt.retries=1")
 	require.NoError(t, st.Drop(ctx, "rivals"))
 
+	// A database that has guards in place of commits.
+	st, err = Open(ctx, described{guards{drivertest.NewMemory()}}, kms.NewLocal(testMaster), watch.options())
+	require.NoError(t, err)
+	guarded, err := st.Create(ctx, Schema{Name: "guarded", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("c", Int64, Kerschbaum)}})
+	require.NoError(t, err)
+	for i := range int64(3) {
+		require.NoError(t, guarded.Put(ctx, Row{"id": i, "c": i}))
+	}
+
 	intervene = func(drivertest.Op) drivertest.Fault { return drivertest.FailBefore }
 	_, err = tbl.Get(ctx, canaryRow(1))
 	require.ErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// guards is a database whose families have guards, and no commits.
+type guards struct{ driver.DB }
+
+type guardsFamily struct {
+	driver.Family
+	guarder driver.Guarder
+}
+
+func (d guards) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := d.DB.Family(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return guardsFamily{f, f.(driver.Guarder)}, nil
+}
+
+func (f guardsFamily) PutGuarded(ctx context.Context, row []byte, guard driver.Guard, puts ...driver.Cell) (bool, error) {
+	return f.guarder.PutGuarded(ctx, row, guard, puts...)
 }
 
 // Each error that callers can tell apart has a name for error.type, which is its own in Go.

@@ -49,8 +49,7 @@ type Query struct {
 	// hashed or plain part are read, without OrderBy, it is [driver.ErrRange].
 	Reverse bool
 
-	// RequireIndex refuses, with [ErrScan], a query that would read all rows of the table or, in a table with tenants,
-	// of the tenant.
+	// RequireIndex refuses, with [ErrScan], a query that would read all rows of the table or, in a table with tenants, of the tenant.
 	RequireIndex bool
 
 	// PageToken goes on after the page that returned it, with the same Where, OrderBy, By, Reverse and Unauthenticated. The
@@ -60,10 +59,9 @@ type Query struct {
 	// Unauthenticated takes plain columns as the database gives them. It opens no sealed cell, so that nothing is authenticated:
 	// whoever operates the database can forge values, leave out rows, invent them, and move them to other keys.
 	//
-	// Columns may name columns of [PlainColumn] only, and nil means all of these. A Row has the key parts that the database sees,
-	// and no others; fields of structs for others are zero. OrderBy and Where may name these columns and parts. Where may also
-	// fix hashed parts to values, with all parts before them, outside of Or and Not. Where nothing else gives an order, rows
-	// come in that of their stored keys.
+	// Columns may name columns of [PlainColumn] only, and nil means all of these. A Row has the key parts that the database sees, and no
+	// others; fields of structs for others are zero. OrderBy and Where may name these columns and parts. Where may also fix hashed parts to
+	// values, with all parts before them, outside of Or and Not. Where nothing else gives an order, rows come in that of their stored keys.
 	//
 	// All else is [ErrColumn], also By, and any query where rows expire and anything is encrypted. So is a row that may hold a
 	// column sealed, from before it was made plain: convert such rows first.
@@ -77,26 +75,23 @@ func (q Query) selection() query.Selection {
 	}
 }
 
-// Query yields the rows that the query selects. They come in the order of what drives the query ([Table.Explain] says
-// which): of the column, or of the first parts of the row key, up to one that is ordered or not fixed to values. Long lists of
-// several parts fix the first ones only ([Field.In]).
-// What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed or plain
-// part come in no order, and so do those that a column selects while it is being converted, or has a [MutableScheme] whose
-// index is being made again ([Table.Describe] says so). Pages, Reverse and OrderBy give an order while it is being converted,
-// unless all rows have to be read ([inspect.Explanation.Unconverted]).
+// Query yields the rows that the query selects. They come in the order of what drives the query ([Table.Explain] says which): of the
+// column, or of the first parts of the row key, up to one that is ordered or not fixed to values. Long lists of several parts fix the first
+// ones only ([Field.In]). What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed
+// or plain part come in no order, and so do those that a column selects while it is being converted, or has a [MutableScheme] whose index
+// is being made again ([Table.Describe] says so). Pages, Reverse and OrderBy give an order while it is being converted, unless all rows
+// have to be read ([inspect.Explanation.Unconverted]).
 //
-// It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where
-// a column drives the query, or several ways lead to its rows, on a database without snapshots; and but for rows that the
-// client sorts ([Query.OrderBy]). An error, or the end of ctx, is the
-// last thing yielded. The package comment says what is promised when rows change during the query.
+// It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where a column drives the query, or several
+// ways lead to its rows, on a database without snapshots; and but for rows that the client sorts ([Query.OrderBy]). An error, or the end of
+// ctx, is the last thing yielded. The package comment says what is promised when rows change during the query.
 func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 	return tbl.reader(q).query(ctx, tbl)
 }
 
-// Page returns the rows of one page, at most q.Limit, which must be positive or it is [driver.ErrRange], and the token for
-// the next page, which is empty when there is none. Pages follow the order of [Table.Query]. All rows of a table whose key
-// begins with a hashed or plain part come in an order of stored keys that the database has: it stays, but means nothing,
-// and cannot be reversed.
+// Page returns the rows of one page, at most q.Limit, which must be positive or it is [driver.ErrRange], and the token for the next page,
+// which is empty when there is none. Pages follow the order of [Table.Query]. All rows of a table whose key begins with a hashed or plain
+// part come in an order of stored keys that the database has: it stays, but means nothing, and cannot be reversed.
 func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
 	return tbl.reader(q).page(ctx, tbl)
 }

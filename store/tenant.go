@@ -15,9 +15,8 @@ import (
 // time and counts for what is written from then on: cells and key cells say how they are stored, so
 // that rows of any earlier policy are read, until [Table.Convert] has rewritten them.
 
-// A Policy says which columns of a table are sealed for a tenant. It is about the columns that are
-// plain or randomised in the schema: those which it names are sealed, the others are plain. Columns
-// that are searched are sealed in any case, and may be named.
+// A Policy says which columns of a table are sealed for a tenant. It is about the columns that are plain or randomised in the schema: those
+// which it names are sealed, the others are plain. Columns that are searched are sealed in any case, and may be named.
 //
 // A column that is added later is as the schema says, until the policy is set again.
 type Policy struct {
@@ -56,9 +55,8 @@ func (st *Store) DropTenant(ctx context.Context, name string) error {
 	})
 }
 
-// RotateTenantKey gives a tenant a new key, for all cells that are written from now on, in any table.
-// What is there stays readable, under the keys whose ids it carries. Row keys, ciphertexts and tokens,
-// which values are found by, stay under the first key.
+// RotateTenantKey gives a tenant a new key, for all cells that are written from now on, in any table. What is there stays readable, under
+// the keys whose ids it carries. Row keys, ciphertexts and tokens, which values are found by, stay under the first key.
 func (st *Store) RotateTenantKey(ctx context.Context, name string) error {
 	return st.call(ctx, "rotate tenant key", fmt.Sprintf("rotate the key of tenant %q", name), func(ctx context.Context) error {
 		return administer.RotateTenantKey(ctx, st.db, name, nil)
@@ -72,9 +70,8 @@ func (st *Store) RotateTenantKey(ctx context.Context, name string) error {
 // only if unseal names it. Otherwise nothing is changed, and an [UnsealError] lists all such columns. A
 // column that is plain already may be named too, so that the call can be made again.
 //
-// A policy that names a part of the row key, or what is no column, is [ErrPolicy]. So is a column in
-// unseal that stays sealed. The policy is kept by columns, whatever they are named later. A column that
-// is dropped goes from the policy when it is next set.
+// A policy that names a part of the row key, or what is no column, is [ErrPolicy]. So is a column in unseal that stays sealed. The policy
+// is kept by columns, whatever they are named later. A column that is dropped goes from the policy when it is next set.
 func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, unseal ...string) error {
 	return st.call(ctx, "set policy", fmt.Sprintf("set the policy of tenant %q for table %q", tenant, table), func(ctx context.Context) error {
 		return administer.SetPolicy(ctx, st.db, tenant, table, administer.Policy(p), unseal)

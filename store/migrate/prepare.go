@@ -200,7 +200,7 @@ func (m *Migration) sampleRows(ctx context.Context, p *Plan, s *sampling) error 
 			}
 		}
 		switch {
-		case err != nil && fault.OfRow(err):
+		case err != nil && fault.IsOfRow(err):
 			p.Refused, p.Reason = p.Refused+1, cmp.Or(p.Reason, fault.Unfit(err).Error())
 			continue
 		case err != nil:

@@ -167,7 +167,7 @@ func (m *Migration) wish(ctx context.Context, r *round) error {
 		for i, f := range r.found {
 			var err error
 			r.wish[i], err = wanted(r.t, f)
-			if err != nil && !fault.OfRow(err) {
+			if err != nil && !fault.IsOfRow(err) {
 				return err
 			}
 			r.out[i].refused, r.out[i].mixed = err, f.Exists && f.Mixed
@@ -339,7 +339,7 @@ func (r *round) encoded(ctx context.Context, which []int) (map[int]*rowcodec.Rec
 // refuses takes note of an error that says of one of some rows that the table does not take it.
 func (r *round) refuses(of []int, err error) bool {
 	one := (*fault.RowError)(nil)
-	if !errors.As(err, &one) || !fault.OfRow(one.Err) || r.out[of[one.Index]].refused != nil {
+	if !errors.As(err, &one) || !fault.IsOfRow(one.Err) || r.out[of[one.Index]].refused != nil {
 		return false
 	}
 	r.out[of[one.Index]].refused = one.Err

@@ -17,8 +17,8 @@ func Gone(err error) error {
 	return err
 }
 
-// OfRow reports whether an error says that a table does not take a row, and will not.
-func OfRow(err error) bool {
+// IsOfRow reports whether an error says that a table does not take a row, and will not.
+func IsOfRow(err error) bool {
 	kinds := []error{ErrUnfit, ErrSchema, ErrColumn, ope.ErrDomain, driver.ErrTooLarge}
 	return slices.ContainsFunc(kinds, func(is error) bool { return errors.Is(err, is) })
 }

@@ -124,18 +124,18 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 		for i := range n {
 			r, c, err := of(e.View, i)
 			if err != nil {
-				return &fault.RowError{Index: i, Err: err}
+				return fault.OfRow(ctx, i, n, err)
 			}
 			records[i], all[i] = r, c
 			all[i].index = i
 		}
 		if i, err := e.EncodeAll(ctx, records); err != nil {
-			return &fault.RowError{Index: i, Err: err}
+			return fault.OfRow(ctx, i, n, err)
 		}
 		distinct := make(chunks.DistinctKeys, n)
 		for i, r := range records {
 			if err := distinct.Add(r.Key, i, doing); err != nil {
-				return &fault.RowError{Index: i, Err: err}
+				return fault.OfRow(ctx, i, n, err)
 			}
 			all[i].key = r.Key
 		}
