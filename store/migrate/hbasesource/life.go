@@ -67,7 +67,7 @@ func (t *table) expiry(cell string, stamp int64) (time.Time, bool) {
 // cells, so that one column family without an end is enough.
 func (s *Source) life(t *table) (longest time.Duration, notes []string) {
 	seen := make(map[string]bool)
-	differ, lasting := false, false
+	differ, lasting, first := false, false, time.Duration(0)
 	for _, c := range s.mapping.Columns {
 		l := t.life(c.family())
 		if l.family == "" || seen[l.family] {
@@ -77,7 +77,10 @@ func (s *Source) life(t *table) (longest time.Duration, notes []string) {
 			notes = append(notes, fmt.Sprintf("Column family %q keeps the newest versions beyond its TTL of %v (MIN_VERSIONS), so its cells do not expire here either.", l.family, l.ttl))
 		}
 		ends := l.ends()
-		differ = differ || len(seen) > 0 && (lasting || ends != longest)
+		if len(seen) == 0 {
+			first = ends
+		}
+		differ = differ || ends != first
 		seen[l.family], lasting, longest = true, lasting || ends == 0, max(longest, ends)
 	}
 	if lasting {
