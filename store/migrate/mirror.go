@@ -43,8 +43,8 @@ func (m *Migration) MirrorOf(ctx context.Context, tenant string) (*Mirror, error
 //
 // An error of apply is returned as it is, and the table follows what the source has all the same. If the table could not follow, the
 // error says that the source has the write and the table not yet. Write the same again, or leave it to a verification with repair.
-// A row that the table does not take is [ErrUnfit]. A key that it does not take, such as one without its tie-breaker, ends the call before apply
-// while a migration goes on, and is an error of the store such as [store.ErrColumn], too. Where none does, apply is all that is done.
+// A row that the table does not take is [ErrUnfit]. A key that it does not take ends the call before apply, while a migration goes on: one without
+// its tie-breaker, too. It is also an error of the store such as [store.ErrColumn]. Where no migration goes on, apply is all that is done.
 //
 // The table follows also where the context ends meanwhile: the call then takes up to ten seconds more. What failed may still come to
 // the source later, as a request does whose answer was too late. So the table counts as not verified from then on.
@@ -52,7 +52,7 @@ func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context
 	return w.write(ctx, keys, nil, apply)
 }
 
-// WriteUnfit is [Mirror.Write] of a row whose key no table takes, as why says, which has no value: while a migration goes on
+// WriteUnfit is [Mirror.Write] of a row whose key no table takes, as why says, which has no value. While a migration goes on
 // it is [ErrUnfit], and nothing is written.
 func (w *Mirror) WriteUnfit(ctx context.Context, why error, apply func(context.Context) error) error {
 	return w.write(ctx, nil, fault.Unfit(why), apply)

@@ -43,10 +43,10 @@ type PassOptions struct {
 // A Finding is a row that is not in the table as the source has it.
 type Finding struct {
 	// Row is a keyed hash of the row's key, by which lists can be compared. It says nothing without the keys of the database.
-	// Of a key that no table takes it is one of Place. It is "" where neither is known.
+	// Of a key that the table does not take it is one of Place. It is "" where neither is known.
 	Row string
 
-	// Key has the parts of that key in the clear, for those who may see them; nil of one that no table takes. Then Place says in the
+	// Key has the parts of that key in the clear, for those who may see them; nil of one that the table does not take. Then Place says in the
 	// words of the source's database how to find the row, for those who may see keys.
 	Key   store.Row
 	Place string
