@@ -178,9 +178,9 @@ func TestStructTextsThatAreNotReadBack(t *testing.T) {
 }
 
 type (
-	onlyString  struct{ n int }
-	onlyMarshal struct{ n int }
-	onlyRead    struct{ n int }
+	onlyString  struct{ _ int }
+	onlyMarshal struct{ _ int }
+	onlyRead    struct{ _ int }
 	digits      []int
 )
 

@@ -31,6 +31,7 @@ var forPrograms = map[string]string{
 	"store/internal/pages/table.go":         "no command names rows of pages",
 	"store/internal/query/find.go":          "flags are checked before",
 	"store/internal/query/join.go":          "flags are checked before",
+	"store/internal/value/alike.go":         "rows of commands have no such values",
 	"store/internal/unproven/read.go":       "no command asks so",
 	"store/internal/unproven/unproven.go":   "no command asks so",
 	"store/internal/predicate/where.go":     "constants have the types of their columns",

@@ -74,7 +74,7 @@ func (s *Source) life(t *table) (longest time.Duration, notes []string) {
 			continue
 		}
 		if l.kept && l.ttl > 0 {
-			notes = append(notes, fmt.Sprintf("Column family %q keeps the newest versions beyond its TTL of %v (MIN_VERSIONS), so its cells do not expire here either.", l.family, l.ttl))
+			notes = append(notes, fmt.Sprintf("The column family %q keeps the newest versions beyond its TTL of %v (MIN_VERSIONS), so its cells do not expire here either.", l.family, l.ttl))
 		}
 		ends := l.ends()
 		if len(seen) == 0 {
@@ -87,8 +87,8 @@ func (s *Source) life(t *table) (longest time.Duration, notes []string) {
 		longest = 0
 	}
 	if differ {
-		notes = append(notes, "Column families keep cells for different times: a row expires with the last of its cells, and stays if one of these does.")
+		notes = append(notes, "Some column families keep cells longer than others: a row expires with the last of its cells, and stays if one of these does.")
 	}
 	return longest, append(notes,
-		"HBase shows nobody a time to live that was given to a single cell (Put.setTTL): such a value goes from the source when its time is over, and stays in the table: delete it there yourself.")
+		"HBase shows nobody a time to live that was given to a single cell (setTTL of the Java client): such a value goes from the source when its time is over, and stays in the table: delete it there yourself.")
 }

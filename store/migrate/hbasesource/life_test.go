@@ -37,7 +37,7 @@ func TestHowLongRowsLive(t *testing.T) {
 	} {
 		lives, notes := src.life(&table{nil, livesOf(c.families)})
 		require.Equal(t, c.lives, lives, name)
-		require.Contains(t, notes[len(notes)-1], "Put.setTTL")
+		require.Contains(t, notes[len(notes)-1], "setTTL")
 		if c.note == "" {
 			require.Len(t, notes, 1, name)
 		} else {
