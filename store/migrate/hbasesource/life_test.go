@@ -30,9 +30,9 @@ func TestHowLongRowsLive(t *testing.T) {
 	}{
 		"one TTL":                  {[]hbase.ForeignFamily{family("a", "TTL", "600"), family("b", "TTL", "600", "MIN_VERSIONS", "0"), ever}, 10 * time.Minute, ""},
 		"none":                     {[]hbase.ForeignFamily{family("a"), family("b", "TTL", "2147483647"), ever}, 0, ""},
-		"two":                      {[]hbase.ForeignFamily{family("a", "TTL", "600"), family("b", "TTL", "60"), ever}, 10 * time.Minute, "for different times"},
-		"one lasts":                {[]hbase.ForeignFamily{family("a", "TTL", "600"), family("b"), ever}, 0, "for different times"},
-		"the first one lasts":      {[]hbase.ForeignFamily{family("a"), family("b", "TTL", "600"), ever}, 0, "for different times"},
+		"two":                      {[]hbase.ForeignFamily{family("a", "TTL", "600"), family("b", "TTL", "60"), ever}, 10 * time.Minute, "longer than others"},
+		"one lasts":                {[]hbase.ForeignFamily{family("a", "TTL", "600"), family("b"), ever}, 0, "longer than others"},
+		"the first one lasts":      {[]hbase.ForeignFamily{family("a"), family("b", "TTL", "600"), ever}, 0, "longer than others"},
 		"newest versions are kept": {[]hbase.ForeignFamily{family("a", "TTL", "600", "MIN_VERSIONS", "1"), family("b", "MIN_VERSIONS", "2"), ever}, 0, `"a" keeps the newest versions beyond its TTL of 10m0s`},
 	} {
 		lives, notes := src.life(&table{nil, livesOf(c.families)})
