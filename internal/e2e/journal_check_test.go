@@ -86,12 +86,12 @@ func TestHistoriesOfRows(t *testing.T) {
 func TestHistoriesOfUnits(t *testing.T) {
 	commit := func(begin, end int64, applied bool, expect, to string) call {
 		return call{Kind: commitUnit, Unit: "u", Begin: begin, End: end, Applied: applied,
-			Expect: []cell{{"", expect}}, Puts: []cell{{"", to}, {"01" + to, "record"}}}
+			Expect: []cell{{"", expect, ""}}, Puts: []cell{{"", to, ""}, {"01" + to, "record", ""}}}
 	}
 	read := func(begin, end int64, heads ...string) call {
 		c := call{Kind: readUnit, Unit: "u", Begin: begin, End: end, Slice: &driver.Slice{Only: [][]byte{{}}}}
 		for _, h := range heads {
-			c.Cells = append(c.Cells, cell{"", h})
+			c.Cells = append(c.Cells, cell{"", h, ""})
 		}
 		return c
 	}
@@ -102,13 +102,13 @@ func TestHistoriesOfUnits(t *testing.T) {
 		calls []call
 		good  bool
 	}{
-		"one after the other":              {[]call{commit(1, 2, true, "", "a"), commit(3, 4, true, "a", "b"), all(5, 6, cell{"", "b"}, cell{"01a", "record"}, cell{"01b", "record"})}, true},
+		"one after the other":              {[]call{commit(1, 2, true, "", "a"), commit(3, 4, true, "a", "b"), all(5, 6, cell{"", "b", ""}, cell{"01a", "record", ""}, cell{"01b", "record", ""})}, true},
 		"refused":                          {[]call{commit(1, 2, true, "", "a"), commit(3, 4, false, "", "b"), read(5, 6, "a")}, true},
 		"refused without reason":           {[]call{commit(1, 2, true, "", "a"), commit(3, 4, false, "a", "b"), read(5, 6, "a")}, false},
 		"two have won":                     {[]call{commit(1, 4, true, "", "a"), commit(2, 3, true, "", "b")}, false},
 		"an acknowledged commit is lost":   {[]call{commit(1, 2, true, "", "a"), commit(3, 4, true, "a", "b"), read(5, 6, "a")}, false},
-		"a record is lost":                 {[]call{commit(1, 2, true, "", "a"), all(5, 6, cell{"", "a"})}, false},
-		"head and records of two instants": {[]call{commit(1, 2, true, "", "a"), commit(3, 9, true, "a", "b"), all(4, 5, cell{"", "a"}, cell{"01a", "record"}, cell{"01b", "record"})}, false},
+		"a record is lost":                 {[]call{commit(1, 2, true, "", "a"), all(5, 6, cell{"", "a", ""})}, false},
+		"head and records of two instants": {[]call{commit(1, 2, true, "", "a"), commit(3, 9, true, "a", "b"), all(4, 5, cell{"", "a", ""}, cell{"01a", "record", ""}, cell{"01b", "record", ""})}, false},
 		"unknown, not applied":             {[]call{commit(1, 2, true, "", "a"), commit(3, 0, false, "a", "b"), read(5, 6, "a"), commit(7, 8, true, "a", "c"), read(9, 10, "c")}, true},
 		"unknown, applied late":            {[]call{commit(1, 2, true, "", "a"), commit(3, 0, false, "a", "b"), read(5, 6, "a"), read(9, 10, "b")}, true},
 		"unknown, applied against its condition": {[]call{

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,7 @@ type call struct {
 	Slice   *driver.Slice `json:",omitempty"`
 	Cells   []cell        `json:",omitempty"` // what read has found
 	Expect  []cell        `json:",omitempty"` // with an empty sum: absent
+	Guard   *driver.Guard `json:",omitempty"` // in place of Expect; what it refuses says nothing
 	Puts    []cell        `json:",omitempty"`
 	Deletes []string      `json:",omitempty"`
 	Applied bool          `json:",omitempty"`
@@ -65,9 +67,12 @@ const (
 
 type rowNote struct{ ID, Note int64 }
 
-// A cell is one of a unit, with a sum of its value. Qualifiers are in hexadecimal, in whose order
-// they stay.
-type cell struct{ Q, Sum string }
+// A cell is one of a unit, with a sum of its value, and all of that if it has no qualifier. Qualifiers are in hexadecimal,
+// in whose order they stay.
+type cell struct {
+	Q, Sum string
+	Head   string `json:",omitempty"`
+}
 
 // A journal is what clients have told of their calls.
 type journal struct {
@@ -399,7 +404,11 @@ var rowModel = model(int64(0),
 var unitModel = model(&unitState{},
 	func(state any, c call, known bool) (bool, any) {
 		s := state.(*unitState)
-		switch holds := s.holds(c.Expect); {
+		holds := s.holds(c.Expect)
+		if c.Guard != nil {
+			holds = s.allows(c.Guard) && (!known || c.Applied)
+		}
+		switch {
 		case known && holds != c.Applied:
 			return false, s
 		case !holds:
@@ -430,6 +439,19 @@ func (s *unitState) holds(expect []cell) bool {
 	for _, e := range expect {
 		at, found := find(s.cells, e.Q)
 		if found != (e.Sum != "") || found && s.cells[at].Sum != e.Sum {
+			return false
+		}
+	}
+	return true
+}
+
+// allows reports whether a guard holds.
+func (s *unitState) allows(guard *driver.Guard) bool {
+	if len(s.cells) == 0 || s.cells[0].Q != "" || !strings.HasPrefix(s.cells[0].Head, hex.EncodeToString(guard.Prefix)) {
+		return false
+	}
+	for _, q := range guard.Free {
+		if at, found := find(s.cells, hex.EncodeToString(q)); found && s.cells[at].Sum != sum(guard.Gone) {
 			return false
 		}
 	}
@@ -488,6 +510,9 @@ func (s *unitState) slice(by *driver.Slice) []cell {
 				out = append(out, c)
 			}
 		}
+	}
+	if by.Skip != nil { // a database that has such cells leaves them out
+		inside = slices.DeleteFunc(inside, func(c cell) bool { return c.Sum == sum(by.Skip) })
 	}
 	if by.Limit > 0 {
 		inside = inside[:min(by.Limit, len(inside))]

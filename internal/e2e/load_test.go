@@ -336,6 +336,9 @@ func (db *watchedDB) Family(ctx context.Context, spec driver.FamilySpec) (driver
 	if committer, ok := f.(driver.Committer); ok {
 		return &watchedCommitter{watched, committer}, nil
 	}
+	if guarder, ok := f.(driver.Guarder); ok {
+		return &watchedGuarder{watched, guarder}, nil
+	}
 	return watched, nil
 }
 
@@ -374,16 +377,13 @@ func (f *watchedFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]
 }
 
 func (f *watchedFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
-	return f.commit(row, []driver.Cell{expect}, puts, nil, func() (bool, error) {
+	return f.commit(row, call{Expect: sums([]driver.Cell{expect}), Puts: sums(puts)}, func() (bool, error) {
 		return f.Family.CheckAndPut(ctx, row, expect, puts...)
 	})
 }
 
-func (f *watchedFamily) commit(row []byte, expect, puts []driver.Cell, deletes [][]byte, do func() (bool, error)) (bool, error) {
-	k := call{Kind: commitUnit, Expect: sums(expect), Puts: sums(puts)}
-	for _, q := range deletes {
-		k.Deletes = append(k.Deletes, hex.EncodeToString(q))
-	}
+func (f *watchedFamily) commit(row []byte, k call, do func() (bool, error)) (bool, error) {
+	k.Kind = commitUnit
 	k, end := f.begin(k, row)
 	applied, err := do()
 	switch {
@@ -403,8 +403,21 @@ type watchedCommitter struct {
 }
 
 func (f *watchedCommitter) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
-	return f.commit(row, expect, puts, deletes, func() (bool, error) {
-		return f.committer.Commit(ctx, row, expect, puts, deletes)
+	k := call{Expect: sums(expect), Puts: sums(puts)}
+	for _, q := range deletes {
+		k.Deletes = append(k.Deletes, hex.EncodeToString(q))
+	}
+	return f.commit(row, k, func() (bool, error) { return f.committer.Commit(ctx, row, expect, puts, deletes) })
+}
+
+type watchedGuarder struct {
+	*watchedFamily
+	guarder driver.Guarder
+}
+
+func (f *watchedGuarder) PutGuarded(ctx context.Context, row []byte, guard driver.Guard, puts ...driver.Cell) (bool, error) {
+	return f.commit(row, call{Guard: &guard, Puts: sums(puts)}, func() (bool, error) {
+		return f.guarder.PutGuarded(ctx, row, guard, puts...)
 	})
 }
 
@@ -413,11 +426,18 @@ func sums(cells []driver.Cell) []cell {
 	for i, c := range cells {
 		out[i].Q = hex.EncodeToString(c.Qualifier)
 		if c.Value != nil {
-			sum := sha256.Sum256(c.Value)
-			out[i].Sum = hex.EncodeToString(sum[:8])
+			out[i].Sum = sum(c.Value)
+			if len(c.Qualifier) == 0 {
+				out[i].Head = hex.EncodeToString(c.Value)
+			}
 		}
 	}
 	return out
+}
+
+func sum(value []byte) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:8])
 }
 
 // faults are ways in which a database may be broken, for tests of the tests.

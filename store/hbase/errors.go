@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/tsuna/gohbase"
@@ -81,7 +80,7 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 // it seems as if servers were down.
 func (f *family) fail(ctx context.Context, what string, err error) error {
 	err = f.db.fail(ctx, what+" "+f.spec.Name, err)
-	if errors.Is(err, driver.ErrUnavailable) && f.disabled() {
+	if errors.Is(err, errNoAnswer) && f.disabled() {
 		return fmt.Errorf("%w; its table %s is disabled: enable it in the shell of HBase", err, f.table)
 	}
 	return err
@@ -89,7 +88,7 @@ func (f *family) fail(ctx context.Context, what string, err error) error {
 
 // disabled reports whether the table is known to be disabled, or about to be.
 func (f *family) disabled() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), f.db.reserve())
 	defer cancel()
 	state := &pb.Get{Row: f.table, Column: []*pb.Column{{Family: []byte("table"), Qualifier: [][]byte{[]byte("state")}}}}
 	r, err := f.db.send(ctx, f.db.get(ctx, []byte("hbase:meta"), f.table, state))

@@ -471,8 +471,11 @@ func (d *DB) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, d.timeout, errNoAnswer)
+	return context.WithTimeoutCause(ctx, d.timeout-d.reserve(), errNoAnswer)
 }
+
+// reserve is how much of the time of a call is kept for finding out why there was no answer.
+func (d *DB) reserve() time.Duration { return min(d.timeout/10, 500*time.Millisecond) }
 
 // note keeps the reason of a lost connection, which a later timeout does not know. What succeeds makes it nil.
 func (d *DB) note(err error) {
