@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -154,17 +155,18 @@ func checkCounter(tb testing.TB, _ *suite, f driver.Family, p string) {
 	require.GreaterOrEqual(tb, n, workers*steps-int(unknown.Load()), "updates were lost")
 }
 
-func guarder(tb testing.TB, f driver.Family) driver.Guarder {
+// able returns a family as one of a kind that not every database has.
+func able[F driver.Family](tb testing.TB, f driver.Family) F {
 	tb.Helper()
-	g, ok := f.(driver.Guarder)
+	able, ok := f.(F)
 	if !ok {
-		tb.Skip("no Guarder")
+		tb.Skipf("no %v", reflect.TypeFor[F]())
 	}
-	return g
+	return able
 }
 
 func checkGuard(tb testing.TB, _ *suite, f driver.Family, p string) {
-	g := guarder(tb, f)
+	g := able[driver.Guarder](tb, f)
 	key := p + "a"
 	has := func(want ...string) {
 		tb.Helper()
@@ -229,7 +231,7 @@ func checkSkip(tb testing.TB, _ *suite, f driver.Family, p string) {
 
 // checkPlaces has many take the same places of a row, each as often as it wins one.
 func checkPlaces(tb testing.TB, _ *suite, f driver.Family, p string) {
-	g := guarder(tb, f)
+	g := able[driver.Guarder](tb, f)
 	const takers, places = 6, 20
 	require.True(tb, checkAndPut(tb, f, p+"a", absent(""), put("", "1"), put("\x0100", "-")))
 	var won, doubtful [takers][places]bool
@@ -255,17 +257,8 @@ func checkPlaces(tb testing.TB, _ *suite, f driver.Family, p string) {
 	}
 }
 
-func committer(tb testing.TB, f driver.Family) driver.Committer {
-	tb.Helper()
-	c, ok := f.(driver.Committer)
-	if !ok {
-		tb.Skip("no Committer")
-	}
-	return c
-}
-
 func checkCommit(tb testing.TB, _ *suite, f driver.Family, p string) {
-	c := committer(tb, f)
+	c := able[driver.Committer](tb, f)
 	key := p + "a"
 	has := func(want ...string) {
 		tb.Helper()
@@ -316,7 +309,7 @@ func checkCommit(tb testing.TB, _ *suite, f driver.Family, p string) {
 // checkSwap relabels as an order index does: labels that exist before and after change their
 // values, some go and some come, and no reader sees a mixture.
 func checkSwap(tb testing.TB, _ *suite, f driver.Family, p string) {
-	c := committer(tb, f)
+	c := able[driver.Committer](tb, f)
 	key := p + "a"
 	require.True(tb, commit(tb, c, key, cells{absent("version")}, cells{put("version", "0"), put("label1", "A"), put("label2", "B")}))
 	reads := func(int) error {
@@ -351,7 +344,7 @@ func checkSwap(tb testing.TB, _ *suite, f driver.Family, p string) {
 }
 
 func checkAbsentOrEmpty(tb testing.TB, _ *suite, f driver.Family, p string) {
-	c := committer(tb, f)
+	c := able[driver.Committer](tb, f)
 	key := p + "a"
 	require.True(tb, commit(tb, c, key, nil, cells{put("empty", "")}), "without an expectation")
 	is(tb, f, key, "empty=")

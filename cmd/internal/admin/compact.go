@@ -20,6 +20,7 @@ var elsewhereCompacted = map[string]string{
 }
 
 func newCompact(e *cli.Env) *cobra.Command {
+	var folder string
 	var before int64
 	return cli.Command{
 		Use:   "compact",
@@ -39,21 +40,17 @@ again may still have those values. Cassandra and HBase have commands of their ow
 			if err := c.Kept.Check(); err != nil {
 				return err
 			}
-			kind, folder, err := stores.Split(c.Kept.Name)
+			kind, rest, err := stores.Split(c.Kept.Name)
 			if err != nil {
 				return err
 			}
 			if do := elsewhereCompacted[kind]; do != "" {
 				return exit.Usagef("compact is for embedded stores, pebble:DIR: %s", do)
 			}
-			before = bytesIn(folder)
+			folder, before = rest, bytesIn(rest)
 			return nil
 		},
 		Run: func(_ context.Context, c *cli.Call) error {
-			_, folder, err := stores.Split(c.Kept.Name)
-			if err != nil {
-				return err
-			}
 			after := bytesIn(folder)
 			return c.Result(struct {
 				Record string `json:"record"`

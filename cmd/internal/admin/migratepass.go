@@ -69,11 +69,10 @@ func (m *migration) copy(ctx context.Context, of *migrate.Migration, part comman
 		return err
 	}
 	// An earlier call has done all parts.
-	s, err := of.Status(ctx)
-	if err == nil && s.Copy.Rows.Refused > 0 && s.Verified.Before(s.Copied) {
-		err = errors.New("all is copied, but for rows that the table did not take: change them, or the table; then 'rangecrypt migrate verify --repair' brings them")
+	if s := p.status; s.Copy.Rows.Refused > 0 && s.Verified.Before(s.Copied) {
+		return errors.New("all is copied, but for rows that the table did not take: change them, or the table; then 'rangecrypt migrate verify --repair' brings them")
 	}
-	return err
+	return nil
 }
 
 func newMigrateVerify(e *cli.Env, open opener) *cobra.Command {
@@ -115,12 +114,8 @@ func (m *migration) verify(ctx context.Context, of *migrate.Migration, part comm
 		return err
 	}
 	if !part.Given() { // an earlier call may have found some
-		s, err := of.Status(ctx)
-		if err != nil {
-			return err
-		}
-		p.rows = s.Verify.Rows
-		m.compareCounts(s)
+		p.rows = p.status.Verify.Rows
+		m.compareCounts(p.status)
 	}
 	if wrong := p.rows.Differs + p.rows.Refused; wrong > 0 {
 		return fmt.Errorf("%w: %s not in the table as the source has %s", exit.ErrWrongAnswer,
@@ -211,6 +206,7 @@ type migrationPass struct {
 	repair        bool
 	do            func(context.Context, inspect.Part, *migrate.PassOptions) (migrate.PartDone, error)
 	rows          migrate.Counts
+	status        migrate.Status  // once all parts are done
 	total         *migrate.Counts // what all calls have counted, where others did some of it
 }
 
@@ -249,23 +245,25 @@ func (p *migrationPass) all(ctx context.Context, part command.PartFlag) (err err
 	}
 	var earlier error
 	if err == nil {
-		p.total, earlier = p.counted(ctx)
+		earlier = p.countAll(ctx)
 	}
 	done := migrate.PartDone{Rows: p.rows, Over: over, Again: again == parts}
 	return errors.Join(err, earlier, p.failed, p.print(nil, done, err == nil, time.Since(began)))
 }
 
-// counted returns what all calls have counted of the pass, or nil where this one has counted all.
-func (p *migrationPass) counted(ctx context.Context) (*migrate.Counts, error) {
-	s, err := p.of.Status(ctx)
-	all := s.Copy.Rows
+// countAll sets what all calls have counted of the pass, where this one has not counted all.
+func (p *migrationPass) countAll(ctx context.Context) (err error) {
+	if p.status, err = p.of.Status(ctx); err != nil {
+		return err
+	}
+	all := p.status.Copy.Rows
 	if p.record == verified {
-		all = s.Verify.Rows
+		all = p.status.Verify.Rows
 	}
-	if err != nil || all == p.rows {
-		return nil, err
+	if all != p.rows {
+		p.total = &all
 	}
-	return &all, nil
+	return nil
 }
 
 // The records of passes.

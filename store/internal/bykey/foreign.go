@@ -1,7 +1,6 @@
 package bykey
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -25,8 +24,10 @@ func KeyOf(t *engine.Engine, row rowcodec.RowValues) rowcodec.RowValues {
 }
 
 // Takes returns an error, which has no value, unless the table can have the key of a row. It touches no database.
-func Takes(t *engine.Engine, row rowcodec.RowValues) error {
-	r := t.NewRecord()
+func Takes(t *engine.Engine, row rowcodec.RowValues) error { return takes(t, t.NewRecord(), row) }
+
+// takes also sets the key parts of a record.
+func takes(t *engine.Engine, r *rowcodec.Record, row rowcodec.RowValues) error {
 	if err := t.CheckKey(r, row); err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func NamedIn(t *engine.Engine, rows []rowcodec.RowValues) ([]rowcodec.RowValues,
 	keys := make([]rowcodec.RowValues, len(rows))
 	for i, row := range rows {
 		r := t.NewRecord()
-		err := cmp.Or(Takes(t, row), t.CheckKey(r, row))
+		err := takes(t, r, row)
 		if err == nil {
 			err = CheckDrawn(t.View, r)
 		}

@@ -68,10 +68,10 @@ func newPlan(ctx context.Context, t *rowcodec.View, q query.Selection) (p *plan,
 		return p, nil
 	}
 	rows, err := ranges.OfRows(ctx, t, ss, func(*rowcodec.Column) bool { return true })
-	if err != nil && err != ranges.ErrMultiplied {
+	if err != nil {
 		return nil, err
 	}
-	p.ranges, p.whole = rows.Ranges, err != nil || !rows.Restricted
+	p.ranges, p.whole = rows.Ranges, rows.Many() || !rows.Restricted
 	if q.RequireIndex && p.whole {
 		return nil, fmt.Errorf("%w: the predicate does not restrict the first parts of the row key", fault.ErrScan)
 	}

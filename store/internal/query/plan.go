@@ -431,13 +431,10 @@ func (w *way) byRows(p *planner, ss predicate.Sets) (restricted, many bool, err 
 	// Rows have no order by what is not opened.
 	rows, err := ranges.OfRows(p.ctx, p.t, ss, func(c *rowcodec.Column) bool { return !p.unproven || unproven.Legible(p.t, c) })
 	w.sortedBy, w.fixed, w.values, w.Ranges = rows.SortedBy, rows.Fixed > 0, rows.Values, keyRanges(rows.Ranges)
-	if many = err == ranges.ErrMultiplied; many {
-		err = nil
-	}
 	if err == nil && p.unproven {
 		err = unproven.Told(p.t, ss, rows.Fixed)
 	}
-	return rows.Restricted, many, err
+	return rows.Restricted, rows.Many(), err
 }
 
 // rangesOf returns the ranges of keys that begin with prefix and go on with what stands for a value of the set.

@@ -3,7 +3,6 @@ package ranges
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -20,9 +19,6 @@ const (
 	// MostMultiplied limits what lists multiply to. It bounds the memory: a range has about 300 bytes.
 	MostMultiplied = 100_000
 )
-
-// ErrMultiplied comes with ranges that are right, but so many that another way to the rows may be shorter.
-var ErrMultiplied = errors.New("many ranges of row keys")
 
 // Rows are the ranges of row keys that have all rows a predicate selects.
 type Rows struct {
@@ -68,21 +64,17 @@ func OfRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets, counts fun
 		if rows.Ranges, err = following(ctx, c, prefixes, s); err != nil {
 			return rows, fmt.Errorf("column %q: %w", c.Name, err)
 		}
-		return rows, rows.count()
+		return rows, nil
 	}
 	for _, prefix := range prefixes {
 		rows.Ranges = append(rows.Ranges, Range{Start: prefix, End: ope.PrefixEnd(prefix)})
 	}
 	rows.Restricted = rows.Fixed > 0
-	return rows, rows.count()
+	return rows, nil
 }
 
-func (rows *Rows) count() error {
-	if len(rows.Ranges) > many {
-		return ErrMultiplied
-	}
-	return nil
-}
+// Many reports whether the ranges are so many that another way to the rows may be shorter.
+func (rows *Rows) Many() bool { return len(rows.Ranges) > many }
 
 // following returns the ranges of a part after each prefix.
 func following(ctx context.Context, c *rowcodec.Column, prefixes [][]byte, values *predicate.Set) (all []Range, err error) {

@@ -351,9 +351,9 @@ func migrates(t *testing.T, of *foreign, into testdb.Database, conditional bool)
 	require.ErrorIs(t, err, driver.ErrNoFamily)
 }
 
-// Where no migration goes on, the client writes also what the mapping has no key for. While one does, that is ErrUnfit.
-func TestClientWritesTheOldTableAlone(t *testing.T) {
-	of := newTable(t, 0)
+// intoMemory makes the table that the source proposes, and a migration into it.
+func (of *foreign) intoMemory(t *testing.T) (*store.Table, *migrate.Migration) {
+	t.Helper()
 	ctx := t.Context()
 	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
 	require.NoError(t, err)
@@ -363,6 +363,14 @@ func TestClientWritesTheOldTableAlone(t *testing.T) {
 	require.NoError(t, err)
 	m, err := migrate.New(tbl, of.source())
 	require.NoError(t, err)
+	return tbl, m
+}
+
+// Where no migration goes on, the client writes also what the mapping has no key for. While one does, that is ErrUnfit.
+func TestClientWritesTheOldTableAlone(t *testing.T) {
+	of := newTable(t, 0)
+	ctx := t.Context()
+	_, m := of.intoMemory(t)
 	c := NewClient(of.client, of.source(), m.Mirror())
 	stored := func() int64 {
 		get, err := hrpc.NewGet(ctx, []byte(of.name), []byte("nokey"))
@@ -380,7 +388,7 @@ func TestClientWritesTheOldTableAlone(t *testing.T) {
 	}
 	require.NoError(t, put(1))
 	require.Equal(t, int64(1), stored())
-	_, err = m.Prepare(ctx, false)
+	_, err := m.Prepare(ctx, false)
 	require.NoError(t, err)
 	err = put(2)
 	require.ErrorIs(t, err, migrate.ErrUnfit)
@@ -409,14 +417,7 @@ func TestNothingIsLostByTheMapping(t *testing.T) {
 	}
 	_, err := of.client.Put(of.put([]byte("f|\x00"), map[string][]byte{"other": {1}}))
 	require.NoError(t, err)
-	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
-	require.NoError(t, err)
-	schema, _, err := of.source().Propose(ctx, "orders")
-	require.NoError(t, err)
-	tbl, err := st.Create(ctx, schema)
-	require.NoError(t, err)
-	m, err := migrate.New(tbl, of.source())
-	require.NoError(t, err)
+	tbl, m := of.intoMemory(t)
 	_, err = m.Prepare(ctx, false)
 	require.NoError(t, err)
 	var places []string
