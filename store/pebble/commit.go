@@ -460,7 +460,8 @@ func (q *writeQueue) commit(group []*write) (err error) {
 
 // Compact writes the tables on the disk anew, without what was replaced, deleted or dropped. Otherwise such values stay
 // there until the engine happens to compact their tables, and their space is not free until then. The former tables are removed
-// soon after, at the latest by Close. Logs have old values until the next Open, which removes them. What an open snapshot can see stays.
+// soon after, at the latest by Close. Logs have old values until the database is opened again: they are removed soon after
+// Open, at the latest by its Close. What an open snapshot can see stays.
 //
 // Writes wait until it ends, and reads go on. It takes as long as to copy the data, and free space as for that. When the
 // context ends, or the database is closed, what was written anew so far stays, and is left out the next time.
