@@ -6,9 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A table of which the database has lost a part is no table that was dropped.
@@ -34,4 +38,44 @@ func TestLostFamily(t *testing.T) {
 		require.ErrorContains(t, err, `the database has lost a part of table "t"`)
 		require.NotErrorIs(t, err, store.ErrNoTable)
 	}
+}
+
+// A catalogue that is gone beside the data of tables is not made again: nobody could read these with a new one.
+func TestLostCatalogue(t *testing.T) {
+	losses := map[string]func(t *testing.T, db driver.DB){
+		"row": func(t *testing.T, db driver.DB) {
+			f, err := db.Family(background, catalogue.Spec)
+			require.NoError(t, err)
+			require.NoError(t, f.Apply(background, driver.Mutation{Row: catalogue.Row, DeleteRow: true}))
+		},
+		"family": func(t *testing.T, db driver.DB) { require.NoError(t, db.Drop(background, catalogue.FamilyName)) },
+	}
+	testdb.Every(t, func(t *testing.T, kind testdb.Database) {
+		for name, lose := range losses {
+			t.Run(name, func(t *testing.T) {
+				db := kind.Open(t, nil)
+				create(t, open(t, db), accounts)
+				before, err := db.Families(background)
+				require.NoError(t, err)
+				lose(t, db)
+				for _, key := range []kms.KMS{kms.NewLocal(testKey), kms.NewLocal(ope.GenerateKey())} {
+					_, err = store.Open(background, db, key, nil)
+					require.ErrorIs(t, err, store.ErrTampered)
+					require.ErrorContains(t, err, "the catalogue is gone")
+				}
+				after, err := db.Families(background)
+				require.NoError(t, err)
+				if name == "row" {
+					require.Equal(t, before, after)
+					f, err := db.Family(background, catalogue.Spec)
+					require.NoError(t, err)
+					cells, err := f.Get(background, catalogue.Row, driver.Slice{})
+					require.NoError(t, err)
+					require.Empty(t, cells)
+				} else {
+					require.NotContains(t, after, catalogue.FamilyName, "it would be in the way of a backup that is put back")
+				}
+			})
+		}
+	})
 }

@@ -148,6 +148,32 @@ func TestFormatsAndLayouts(t *testing.T) {
 	require.ErrorContains(t, err, "newer version")
 }
 
+// A table that somebody has dropped by hand is not made again, empty, by who asks for the family that was there. Who makes the family
+// goes on where another client died.
+func TestTableIsGone(t *testing.T) {
+	db := open(t, keyspace(t))
+	f := openFamily(t, db, orderedSpec)
+	exec(t, db, "DROP TABLE "+f.table)
+	existing := orderedSpec
+	existing.Existing = true
+	_, err := db.Family(t.Context(), existing)
+	require.ErrorIs(t, err, driver.ErrNoFamily)
+	require.ErrorContains(t, err, "is gone")
+	ended, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = db.Family(ended, existing)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	made := make(chan error, 1)
+	time.AfterFunc(500*time.Millisecond, func() {
+		_, err := db.Family(t.Context(), orderedSpec)
+		made <- err
+	})
+	_, err = db.Family(t.Context(), existing)
+	require.NoError(t, err)
+	require.NoError(t, <-made)
+}
+
 func TestOneDatacentre(t *testing.T) {
 	c := keyspace(t)
 	c.Datacentre = "datacenter1"

@@ -176,7 +176,14 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 		return nil, fmt.Errorf("cassandra: family %s: %w: it is %s with PrefixBytes %d and SpreadBits %d, not %s with %d and %d", spec.Name, driver.ErrLayout,
 			e.layout, e.prefix, e.spread, layoutName(spec.Layout), spec.PrefixBytes, spec.SpreadBits)
 	}
-	made, err := db.table(ctx, e.table, familyDDL(db.keyspace, e.table, e.id, spec.Layout, db.options.SpeculateAfter), familyColumns(spec.Layout))
+	create := familyDDL(db.keyspace, e.table, e.id, spec.Layout, db.options.SpeculateAfter)
+	if spec.Existing {
+		create = ""
+	}
+	made, err := db.table(ctx, e.table, create, familyColumns(spec.Layout))
+	if spec.Existing && errors.Is(err, fs.ErrNotExist) {
+		return nil, db.failed(ctx, what, db.await(ctx, spec.Name, e))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cassandra: %s: %w", what, err)
 	}
@@ -202,6 +209,24 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 		}
 	}
 	return newFamily(db, spec, e.table), nil
+}
+
+// await waits a little for the table of a family that is not there. A node that has just come back may not know of it yet, and a client
+// that makes or drops the family may be in the middle of it. If the table is lost, as after somebody has dropped it by hand, the error is
+// [driver.ErrNoFamily].
+func (db *DB) await(ctx context.Context, name string, e entry) error {
+	for range 30 {
+		if columns, err := db.columns(ctx, e.table); err != nil || len(columns) > 0 {
+			return err
+		}
+		if err := pause.For(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	if now, err := db.lookUp(ctx, name); err == nil && now == e {
+		return fmt.Errorf("%w: table %s of keyspace %s is gone", driver.ErrNoFamily, e.table, db.keyspace)
+	}
+	return nil // it has changed, or is read again
 }
 
 // enter puts a family into the directory, unless another client is faster.

@@ -118,12 +118,9 @@ type changeID [8]byte
 
 const KeptChanges = 16
 
-// Open reads the root and makes it when there is none.
+// Open reads the root, and makes it in a database that has no tables either.
 func Open(ctx context.Context, db driver.DB, service kms.KMS) (*Catalogue, error) {
-	family, err := db.Family(ctx, Spec)
-	if err != nil {
-		return nil, err
-	}
+	family, err := openFamily(ctx, db)
 	// What was made is read, too: another client may have been faster.
 	var c *Catalogue
 	attempts := 0
@@ -132,7 +129,15 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS) (*Catalogue, error
 			if attempts++; attempts > 10 {
 				return none, nil, fmt.Errorf("%w: the catalogue could not be made", driver.ErrUnavailable)
 			}
-			cells, err := family.Get(ctx, Row, driver.Slice{Limit: 1})
+			first := func() ([]driver.Cell, error) { return family.Get(ctx, Row, driver.Slice{Limit: 1}) }
+			cells, err := first()
+			if err == nil && len(cells) == 0 {
+				if gone := hasNoTables(ctx, db); gone != nil {
+					if cells, err = first(); err == nil && len(cells) == 0 { // nobody has made it, and then tables, in between
+						err = gone
+					}
+				}
+			}
 			if err != nil {
 				return none, nil, err
 			}
@@ -152,6 +157,31 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS) (*Catalogue, error
 		})
 	}
 	return c, err
+}
+
+// openFamily opens the family of the catalogue, and makes it in a database that has no tables either. Elsewhere it would be in the way
+// of whoever restores the catalogue.
+func openFamily(ctx context.Context, db driver.DB) (driver.Family, error) {
+	existing := Spec
+	existing.Existing = true
+	family, err := db.Family(ctx, existing)
+	if errors.Is(err, driver.ErrNoFamily) {
+		if gone := hasNoTables(ctx, db); gone == nil {
+			return db.Family(ctx, Spec)
+		} else if family, err = db.Family(ctx, existing); errors.Is(err, driver.ErrNoFamily) {
+			err = gone
+		}
+	}
+	return family, err
+}
+
+// hasNoTables returns an error if a database has data of tables, which are made after the catalogue.
+func hasNoTables(ctx context.Context, db driver.DB) error {
+	families, err := db.Families(ctx)
+	if err == nil && slices.ContainsFunc(families, meta.IsFamily) {
+		err = errGone
+	}
+	return err
 }
 
 // openExisting opens the catalogue whose first cell is given.
@@ -178,6 +208,8 @@ func openExisting(ctx context.Context, family driver.Family, first driver.Cell, 
 
 // staleReads is how often a root that is older than one which was seen is read again, before it counts as put back.
 const staleReads = 6
+
+var errGone = fmt.Errorf("%w: the catalogue is gone, and nobody can read the tables without it: restore it from the backup that they are from", fault.ErrTampered)
 
 var errNoRoot = fmt.Errorf("%w: the root of the catalogue is gone", fault.ErrTampered)
 

@@ -3,6 +3,7 @@ package meta
 import (
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -20,6 +21,12 @@ func (m *Table) IndexFamily() string { return IndexFamily(m.ID) }
 
 // IndexFamily returns the name of the family of a table's indexes.
 func IndexFamily(id TableID) string { return "i" + hex.EncodeToString(id[:]) }
+
+// IsFamily reports whether a family has a name as those of tables have.
+func IsFamily(name string) bool {
+	id, err := hex.DecodeString(name[min(1, len(name)):])
+	return err == nil && len(id) == len(TableID{}) && strings.ContainsRune("txi", rune(name[0]))
+}
 
 // Families returns the names of the families that the table may have.
 func (m *Table) Families() []string {
