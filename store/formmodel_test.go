@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -232,7 +233,7 @@ func (m *formModel) run(seed uint64) {
 func TestFormsUnderClientsThatDie(t *testing.T) {
 	seed := seeded(t).Uint64()
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
-		runs := cmp.Or(*formRuns, map[bool]int{false: 6, true: 1}[kind.Server])
+		runs := cmp.Or(*formRuns, map[bool]int{false: sim.Share(6, 2), true: 1}[kind.Server])
 		m := &formModel{t: t, db: kind.Open(t, nil), changes: changesOf(kind, 4)}
 		for i := range runs {
 			m.run(seed + uint64(i))

@@ -99,6 +99,7 @@ func TestRepairOfRanksWithNothingThatFits(t *testing.T) {
 func TestRebuildOfRanksByManyAtOnce(t *testing.T) {
 	for name, schema := range rankedTables() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx := t.Context()
 			r := seeded(t)
 			db := testdb.All[1].Open(t, nil)

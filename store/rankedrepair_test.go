@@ -73,6 +73,7 @@ func TestRankedIndexIsMadeAgain(t *testing.T) {
 		for harm, do := range harms {
 			for _, by := range []string{"Verify", "RebuildIndex"} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, harm, by), func(t *testing.T) {
+					t.Parallel()
 					ctx := t.Context()
 					db := testdb.All[1].Open(t, nil)
 					whole := create(t, open(t, db), schema)

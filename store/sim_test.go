@@ -31,7 +31,7 @@ import (
 )
 
 var (
-	simRuns = flag.Int("store.sim", sim.LongShare(50, 25, 25), "runs of each simulation")
+	simRuns = flag.Int("store.sim", sim.LongShare(50, 25, 10), "runs of each simulation")
 	simSeed = flag.Uint64("store.simseed", 1, "seed of the first run of a simulation; the next ones follow")
 )
 

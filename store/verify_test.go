@@ -214,7 +214,7 @@ func TestVerifyAfterCrashAtEveryCall(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			dangling, crashes := 0, 0
 			for _, late := range []bool{false, true} {
-				for n := 1; ; n += sim.Every(3) {
+				for n := 1; ; n += sim.LongShare(1, 3, 4) {
 					memory, key, came := crashing(t, n, late, a.do)
 					if !came {
 						break

@@ -8,13 +8,14 @@ import (
 
 // Full reports whether long tests run all their cases, but for those that are left to [Long]: RANGECRYPT_REQUIRE lists "full",
 // as in .ci/run. Elsewhere a few are enough, the same in each run, so that all tests take minutes.
-func Full() bool { return required("full") }
+func Full() bool { return Required("full") }
 
 // Long reports whether tests also do what need not be done with every change: RANGECRYPT_REQUIRE lists "long", as in
 // .ci/long.
-func Long() bool { return required("long") }
+func Long() bool { return Required("long") }
 
-func required(what string) bool {
+// Required reports whether RANGECRYPT_REQUIRE lists a word: a test fails rather than skip what it lacks of that, or does more.
+func Required(what string) bool {
 	return slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), what)
 }
 
@@ -34,5 +35,5 @@ func LongShare(all, some, few int) int {
 	return Share(some, few)
 }
 
-// Every returns 1 if [Long], else n: a test that could look at each case looks at each n-th.
-func Every(n int) int { return LongShare(1, n, n) }
+// Every returns 1 if [Long], n if [Full], else more: a test that could look at each case looks at each n-th.
+func Every(n int) int { return LongShare(1, n, 2*n+1) }

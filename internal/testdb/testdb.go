@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb/testcassandra"
 	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -80,29 +81,29 @@ var All = []Database{
 	{Name: "hbase", Server: true, fresh: fresh, join: joinHBase, remove: dropFamilies},
 }
 
-// Each runs a test on the kinds of databases, each as a subtest of its name: in memory, on the embedded one, and on one of the
-// servers, which the test's name chooses, or on all if RANGECRYPT_REQUIRE lists "long". What is special to a server is for the
-// contract of databases, or for [Every]. It returns before the subtests of servers have begun: those run at the same time, since
-// they mostly wait.
+// Each runs a test on the kinds of databases, each as a subtest of its name: in memory or on the embedded one, and on one of the
+// servers. The test's name chooses which. It runs on both of the former if RANGECRYPT_REQUIRE lists "full", and on all if it lists
+// "long". What is special to a server is for the contract of databases, or for [Every]. It returns before the subtests of servers
+// have begun: those run at the same time, since they mostly wait.
 func Each(t *testing.T, test func(t *testing.T, db Database)) {
 	Every(t, func(t *testing.T, db Database) {
-		if other := db.other(); db.Server && os.Getenv(other.variable()) != "" && !required("long") && !chosen(t.Name(), db) {
+		if other := db.other(); !chosen(t.Name(), db) && !sim.Long() && (db.Server && os.Getenv(other.variable()) != "" || !db.Server && !sim.Full()) {
 			t.Skip("it runs on " + other.Name)
 		}
 		test(t, db)
 	})
 }
 
-// other returns the server that is not this one.
+// other returns the other one of the two that are servers, or that are none.
 func (d Database) other() Database {
-	return All[slices.IndexFunc(All, func(o Database) bool { return o.Server && o.Name != d.Name })]
+	return All[slices.IndexFunc(All, func(o Database) bool { return o.Server == d.Server && o.Name != d.Name })]
 }
 
-// chosen reports whether a test runs on the server of its subtest.
+// chosen reports whether a test runs on the database of its subtest, rather than on the other one.
 func chosen(name string, db Database) bool {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, strings.TrimSuffix(name, db.Name))
-	return h.Sum32()%2 == 0 == (db.Name == "cassandra")
+	return h.Sum32()%2 == 0 == (db.Name == "cassandra" || db.Name == "memory")
 }
 
 // Every is [Each] for a test that runs on all of them, as its findings have differed by server, or may.
@@ -120,7 +121,7 @@ func Every(t *testing.T, test func(t *testing.T, db Database)) {
 
 // Runs reports whether a variant of a test runs on the database. What databases differ in does not depend on the variant:
 // the main ones run on all, and the others in memory, or on all if RANGECRYPT_REQUIRE lists "long".
-func (d Database) Runs(main bool) bool { return main || !d.Shared() || required("long") }
+func (d Database) Runs(main bool) bool { return main || !d.Shared() || sim.Long() }
 
 // EachOf is [Each] for a variant of a test.
 func EachOf(t *testing.T, main bool, test func(t *testing.T, db Database)) {
@@ -130,11 +131,6 @@ func EachOf(t *testing.T, main bool, test func(t *testing.T, db Database)) {
 		}
 		test(t, db)
 	})
-}
-
-// required reports whether RANGECRYPT_REQUIRE lists a word.
-func required(word string) bool {
-	return slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), word)
 }
 
 // Open returns an empty database, which is closed and removed at the end of the test. A
@@ -192,7 +188,7 @@ func (d Database) Need(tb testing.TB) {
 	tb.Helper()
 	switch {
 	case !d.Server || os.Getenv(d.variable()) != "":
-	case required(d.Name):
+	case sim.Required(d.Name):
 		tb.Fatalf("RANGECRYPT_REQUIRE lists %s, but %s is not set", d.Name, d.variable())
 	default:
 		tb.Skipf("needs a server: set %s to its address", d.variable())

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 )
 
 // No floating point may decide a ciphertext: neither its types, nor literals, nor package math, nor
@@ -191,7 +193,7 @@ func TestReference(t *testing.T) {
 	}
 	if err != nil {
 		reason := "needs python3 with mpmath (pip install -r testdata/reference/requirements.txt): " + err.Error()
-		if strings.Contains(os.Getenv("RANGECRYPT_REQUIRE"), "python") {
+		if sim.Required("python") {
 			t.Fatal(reason)
 		}
 		t.Skip(reason)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/tsuna/gohbase/filter"
 	"github.com/tsuna/gohbase/hrpc"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
@@ -195,7 +195,7 @@ func server(t *testing.T, name string) string {
 	variable := "RANGECRYPT_" + strings.ToUpper(name)
 	address := os.Getenv(variable)
 	if address == "" {
-		if slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), name) {
+		if sim.Required(name) {
 			t.Fatalf("RANGECRYPT_REQUIRE lists %s, but %s is not set", name, variable)
 		}
 		t.Skipf("needs a server: set %s to its address", variable)

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 	"github.com/rangecrypt/rangecrypt/ope/memindex"
@@ -87,7 +87,7 @@ func TestRankedReference(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		if strings.Contains(os.Getenv("RANGECRYPT_REQUIRE"), "python") {
+		if sim.Required("python") {
 			t.Fatal(err)
 		}
 		t.Skip(err)

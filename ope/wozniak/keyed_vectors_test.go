@@ -8,11 +8,11 @@ import (
 	"math/big"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 )
@@ -152,7 +152,7 @@ func TestKeyedReference(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		if strings.Contains(os.Getenv("RANGECRYPT_REQUIRE"), "python") {
+		if sim.Required("python") {
 			t.Fatal(err)
 		}
 		t.Skip(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb/testcassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -44,7 +44,7 @@ var notClosed atomic.Bool
 func connection(tb testing.TB) *testcassandra.Server {
 	tb.Helper()
 	if os.Getenv(testcassandra.Variable) == "" {
-		if slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), "cassandra") {
+		if sim.Required("cassandra") {
 			tb.Fatalf("RANGECRYPT_REQUIRE asks for Cassandra, but %s is not set", testcassandra.Variable)
 		}
 		tb.Skipf("needs a Cassandra: set %s=host:port", testcassandra.Variable)

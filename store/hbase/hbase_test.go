@@ -6,14 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/tsuna/gohbase"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
@@ -23,7 +22,7 @@ func quorum(tb testing.TB) string {
 	tb.Helper()
 	q := os.Getenv("RANGECRYPT_HBASE")
 	if q == "" {
-		if slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), "hbase") {
+		if sim.Required("hbase") {
 			tb.Fatal("RANGECRYPT_REQUIRE names hbase, but RANGECRYPT_HBASE is not set")
 		}
 		tb.Skip("set RANGECRYPT_HBASE to the ZooKeeper quorum of an HBase (for example 127.0.0.1:2181) to run this test")
