@@ -33,6 +33,7 @@ type Name struct {
 	Timeout     time.Duration
 
 	SpeculateAfter time.Duration     // 0 is never
+	MaxClockSkew   time.Duration     // 0 is the default
 	Replication    map[string]string // the map of CREATE KEYSPACE
 }
 
@@ -63,6 +64,8 @@ func options() []option {
 		{"timeout", "DURATION", "of a statement, as 20s", duration("timeout", func(n *Name) *time.Duration { return &n.Timeout })},
 		{"speculate-after", "DURATION", "ask a second node, as 200ms",
 			duration("speculate-after", func(n *Name) *time.Duration { return &n.SpeculateAfter })},
+		{"clock-skew", "DURATION", "how far this clock may be from theirs, by default 10s",
+			duration("clock-skew", func(n *Name) *time.Duration { return &n.MaxClockSkew })},
 		{"replication", "N|DC:N,...", "of a new keyspace", setReplication},
 		{plaintextOption, "yes", "without TLS:\n    whoever reads the network gets it", setPlaintext},
 	}

@@ -21,6 +21,7 @@ func TestParse(t *testing.T) {
 		},
 		"//h/ks?tls=system&timeout=1m30s":                                      {SystemAuthorities: true, Timeout: 90 * time.Second},
 		"//h/ks?speculate-after=150ms":                                         {SpeculateAfter: 150 * time.Millisecond},
+		"//h/ks?clock-skew=1m":                                                 {MaxClockSkew: time.Minute},
 		"//h/ks?user=app&insecure-plaintext-password=yes":                      {User: "app", PlaintextPassword: true},
 		"//h/ks?consistency=quorum&serial-consistency=serial":                  {Consistency: gocql.Quorum},
 		"//h/ks?consistency=EACH_QUORUM":                                       {Consistency: gocql.EachQuorum},

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -172,6 +173,23 @@ func TestTableIsGone(t *testing.T) {
 	_, err = db.Family(t.Context(), existing)
 	require.NoError(t, err)
 	require.NoError(t, <-made)
+}
+
+// Whose clock is far from the nodes' does not begin: its writes and deletions would hide those of others.
+func TestClockSkew(t *testing.T) {
+	c := keyspace(t)
+	db := open(t, c)
+	for _, by := range []time.Duration{-time.Minute, 0, time.Minute} {
+		err := db.checkClock(t.Context(), func() time.Time { return time.Now().Add(by) })
+		if by == 0 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "the clock of this machine is 1m0s")
+		}
+	}
+	c.MaxClockSkew = 2 * time.Minute
+	wide := open(t, c)
+	require.NoError(t, wide.checkClock(t.Context(), func() time.Time { return time.Now().Add(time.Minute) }))
 }
 
 func TestOneDatacentre(t *testing.T) {
@@ -381,7 +399,7 @@ func TestTimestamps(t *testing.T) {
 	}
 	// Unconditional mutations have this client's clock, here an hour ahead of the server's.
 	ahead := time.Now().Add(time.Hour).UnixMicro()
-	f.db.clock.after(ahead)
+	f.db.clock.After(ahead)
 	require.NoError(t, f.Apply(ctx, put("row", "a", "1")))
 	require.Greater(t, at("a"), ahead)
 	// Conditional ones have the server's.
@@ -415,7 +433,7 @@ func TestReplaceBetweenClients(t *testing.T) {
 	c := keyspace(t)
 	mine, theirs := openFamily(t, open(t, c), orderedSpec), openFamily(t, open(t, c), orderedSpec)
 	ctx := t.Context()
-	theirs.db.clock.after(time.Now().Add(time.Hour).UnixMicro())
+	theirs.db.clock.After(time.Now().Add(time.Hour).UnixMicro())
 	write := func(f *family, value string) {
 		m := put("row", "q", value)
 		m.Puts = append(m.Puts, driver.Cell{Qualifier: []byte("r"), Value: []byte(value)})
@@ -451,7 +469,7 @@ func TestReplaceBetweenClients(t *testing.T) {
 			replace(seen, "9 replaced")
 		}
 		for _, q := range []string{"q", "r"} {
-			exec(t, mine.db, "INSERT INTO "+mine.table+" (p, k, q, v) VALUES (?, ?, ?, ?) USING TIMESTAMP ?", []byte{0, 0}, []byte("row"), []byte(q), []byte("5"), seen.Stamp+stampStep)
+			exec(t, mine.db, "INSERT INTO "+mine.table+" (p, k, q, v) VALUES (?, ?, ?, ?) USING TIMESTAMP ?", []byte{0, 0}, []byte("row"), []byte(q), []byte("5"), seen.Stamp+clock.Step)
 		}
 		if first {
 			replace(seen, "9 replaced")
@@ -460,7 +478,7 @@ func TestReplaceBetweenClients(t *testing.T) {
 	}
 
 	// Two replacements of the same, by clients that do not know of each other.
-	theirs.db.clock.after(seen.Stamp + stampStep)
+	theirs.db.clock.After(seen.Stamp + clock.Step)
 	write(theirs, "6")
 	seen = read()[0]
 	require.Equal(t, "6", string(seen.Value))
@@ -872,7 +890,7 @@ func TestWritesWinOverWhatWasRead(t *testing.T) {
 	}
 	for name, read := range reads {
 		theirs := openFamily(t, open(t, c), orderedSpec)
-		theirs.db.clock.after(time.Now().Add(time.Hour).UnixMicro())
+		theirs.db.clock.After(time.Now().Add(time.Hour).UnixMicro())
 		require.NoError(t, theirs.Apply(t.Context(), put("a", "", name), put("b", "", name)))
 		mine := openFamily(t, open(t, c), orderedSpec)
 		require.NoError(t, mine.Apply(t.Context(), put("a", "", "lost")))
@@ -905,14 +923,14 @@ func TestOneTimestampMixesCellsAndIndexes(t *testing.T) {
 	for _, test := range []struct{ a, b, left []byte }{
 		{[]byte{1}, []byte{2}, []byte{2}}, {[]byte{2}, []byte{1}, []byte{2}}, {[]byte{1}, nil, nil}, {nil, []byte{1}, nil},
 	} {
-		at := max(mine.clock.next(), theirs.clock.after(time.Now().Add(time.Minute).UnixMicro()))
-		mine.clock.last.Store(at)
-		theirs.clock.last.Store(at)
+		at := max(mine.clock.Next(), theirs.clock.After(time.Now().Add(time.Minute).UnixMicro()))
+		mine.clock.See([]driver.Cell{{Stamp: at}})
+		theirs.clock.See([]driver.Cell{{Stamp: at}})
 		put(f, "b", test.a)
 		put(g, "a", test.b)
 		cells, err := f.Get(ctx, []byte("row"), driver.Slice{Stamps: true, Indexes: []string{"ix"}})
 		require.NoError(t, err)
-		require.Equal(t, at+stampStep, cells[0].Stamp)
+		require.Equal(t, at+clock.Step, cells[0].Stamp)
 		require.Equal(t, "b", string(cells[0].Value))
 		require.Equal(t, test.left, cells[0].Index[0].Value)
 	}

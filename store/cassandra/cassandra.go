@@ -55,6 +55,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -96,6 +97,11 @@ type Options struct {
 	// it tell nodes to ask one replica more after half of it or, for wide rows, a twentieth (speculative_retry). By default no
 	// statement is sent twice, and a call waits for a node that hangs until Timeout.
 	SpeculateAfter time.Duration
+
+	// MaxClockSkew is how far the clock of this machine may be from that of a node when the database is opened, by default 10 s.
+	// Clients give the time of each write, and the later time stays: what a clock that is ahead has written or
+	// deleted is not replaced by writes of others until that time has come.
+	MaxClockSkew time.Duration
 
 	// Logger gets warnings about how the data lies, and what gocql reports, never a key or a value. By default nothing is logged.
 	Logger *slog.Logger
@@ -143,7 +149,7 @@ type DB struct {
 	scope    string // of conditional changes, as recorded
 	quorum   gocql.Consistency
 	serial   gocql.Consistency
-	clock    clock
+	clock    clock.Clock
 	slots    chan struct{} // one for each statement of Apply under way
 	log      *slog.Logger
 	options  Options
@@ -215,7 +221,11 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 		db.log = slog.New(slog.DiscardHandler)
 	}
 	db.slots = make(chan struct{}, cmp.Or(options.InFlight, 64))
-	if err := db.prepare(ctx); err != nil {
+	err := db.prepare(ctx)
+	if err == nil {
+		err = db.checkClock(ctx, time.Now)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cassandra: open keyspace %s: %w", db.keyspace, err)
 	}
 	return db, nil
@@ -266,6 +276,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("cassandra: InFlight is %d", o.InFlight)
 	case o.SpeculateAfter < 0:
 		return fmt.Errorf("cassandra: SpeculateAfter is %v", o.SpeculateAfter)
+	case o.MaxClockSkew < 0:
+		return fmt.Errorf("cassandra: MaxClockSkew is %v", o.MaxClockSkew)
 	case len(o.Replication) > 0 && o.Replication["class"] == "":
 		return errors.New(`cassandra: Replication names no class; give "SimpleStrategy" with a "replication_factor", or "NetworkTopologyStrategy" with a number for each data centre`)
 	}

@@ -17,6 +17,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -95,6 +96,16 @@ func (db *DB) prepare(ctx context.Context) error {
 		return err
 	}
 	return db.checkScope(ctx)
+}
+
+// checkClock returns an error if a clock is too far from that of a node. It may be as far as the answer took.
+func (db *DB) checkClock(ctx context.Context, now func() time.Time) error {
+	var theirs time.Time
+	before := now()
+	if err := db.system("SELECT toTimestamp(now()) FROM system.local").ScanContext(ctx, &theirs); err != nil {
+		return db.failedPart(ctx, "read the clock of a node", err)
+	}
+	return clock.Compare(before, theirs, now(), cmp.Or(db.options.MaxClockSkew, 10*time.Second))
 }
 
 // missing returns the error of a keyspace that is not there, or not ours.

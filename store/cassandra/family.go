@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -148,7 +149,7 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if err != nil {
 		return nil, err
 	}
-	f.db.clock.see(out)
+	f.db.clock.See(out)
 	return out, nil
 }
 
@@ -355,7 +356,7 @@ func (f *family) sliceAndHead(ctx context.Context, row []byte, s driver.Slice, l
 	if err != nil {
 		return nil, false, err
 	}
-	f.db.clock.see(out)
+	f.db.clock.See(out)
 	return out, found, nil
 }
 
@@ -423,7 +424,7 @@ func asOf(mutations []driver.Mutation) []int64 {
 		return nil
 	}
 	at := mutations[0].AsOf.UnixMicro()
-	return slices.Repeat([]int64{at - at%stampStep}, len(mutations))
+	return slices.Repeat([]int64{at - at%clock.Step}, len(mutations))
 }
 
 func checkTTL(mutations []driver.Mutation) error {
@@ -453,7 +454,7 @@ func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement
 	mutations, stamps := make([]driver.Mutation, len(replacements)), make([]int64, len(replacements))
 	for i, r := range replacements {
 		mutations[i] = driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
-		if stamps[i], err = f.db.clock.behind(ctx, r.Seen.Stamp, r.Rank); err != nil {
+		if stamps[i], err = f.db.clock.Behind(ctx, r.Seen.Stamp, r.Rank); err != nil {
 			return nil, f.db.failed(ctx, "replace", err)
 		}
 	}
@@ -585,7 +586,7 @@ func (f *family) send(ctx context.Context, batches []*batch) error {
 	}
 	stamp, one := first.stamp()
 	if stamp == 0 {
-		stamp = f.db.clock.next()
+		stamp = f.db.clock.Next()
 	}
 	if f.spec.Layout == driver.LayoutWide && first.mutations[0].DeleteRow { // then it is the only one
 		// The row may have been written by conditional changes, whose timestamps are the
@@ -596,7 +597,7 @@ func (f *family) send(ctx context.Context, batches []*batch) error {
 			return err
 		}
 		if youngest != nil {
-			stamp = f.db.clock.after(*youngest)
+			stamp = f.db.clock.After(*youngest)
 		}
 	}
 	var err error

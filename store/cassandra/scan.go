@@ -704,6 +704,6 @@ func (f *family) readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cel
 		all = append(all, c)
 	}
 	flush()
-	f.db.clock.see(all)
+	f.db.clock.See(all)
 	return rows, len(all), size, i.Close()
 }

@@ -373,65 +373,6 @@ func TestPagesAreBounded(t *testing.T) {
 	require.Equal(t, 2, s.page(0))
 }
 
-func TestClockRises(t *testing.T) {
-	var c clock
-	before := time.Now().UnixMicro()
-	last := c.next()
-	require.GreaterOrEqual(t, last, before)
-	for range 10_000 {
-		next := c.next()
-		require.Greater(t, next, last)
-		last = next
-	}
-	// A timestamp found in the database, of a clock that is ahead of this one.
-	ahead := last + int64(time.Hour/time.Microsecond)
-	require.Greater(t, c.after(ahead), ahead)
-	require.Greater(t, c.next(), ahead, "and later mutations win over it")
-}
-
-// TestClockLeavesRoom: a replacement has a timestamp that no mutation has, and no later one a lesser.
-func TestClockLeavesRoom(t *testing.T) {
-	ctx := t.Context()
-	c, other := new(clock), new(clock)
-	other.after(time.Now().Add(time.Hour).UnixMicro())
-	for range 1000 {
-		seen := other.next()
-		for range stampStep - 1 {
-			stamp, err := c.behind(ctx, seen, 0)
-			require.NoError(t, err)
-			require.Equal(t, seen+1, stamp)
-			require.NotZero(t, stamp%stampStep)
-			require.Greater(t, c.next(), stamp)
-			require.Greater(t, other.next(), stamp)
-			seen = stamp
-		}
-	}
-	// The next one would have the timestamp of a mutation: that waits, but not for one of long ago.
-	full := other.next() + stampStep - 1
-	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer cancel()
-	_, err := c.behind(short, full, 0)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	old := time.Now().Add(-settled).UnixMicro()
-	old -= old%stampStep + 1
-	stamp, err := c.behind(ctx, old, 0)
-	require.NoError(t, err)
-	require.Equal(t, old+1, stamp)
-	// Whatever was seen, the greater rank has the later timestamp, and none that a mutation has may be on its way.
-	for seen := old - stampStep; seen <= old; seen++ {
-		last := seen
-		for rank := range driver.MaxRank + 1 {
-			stamp, err := c.behind(ctx, seen, rank)
-			require.NoError(t, err)
-			require.Greater(t, stamp, last)
-			require.LessOrEqual(t, stamp, (seen/stampStep+2)*stampStep-1)
-			last = stamp
-		}
-	}
-	_, err = c.behind(short, other.next()+1, driver.MaxRank)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-}
-
 func TestSecondsAreRoundedUp(t *testing.T) {
 	require.Equal(t, 1, seconds(1))
 	require.Equal(t, 1, seconds(time.Second))

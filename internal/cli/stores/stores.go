@@ -303,7 +303,7 @@ func Cassandra(ctx context.Context, name string, ask Ask) (cassandra.Config, err
 	}
 	c := cassandra.Config{Hosts: n.Hosts, Username: n.User, AllowPlaintextPassword: n.PlaintextPassword, Timeout: n.Timeout}
 	c.Keyspace, c.Replication, c.Datacentre, c.Consistency = n.Keyspace, n.Replication, n.Datacentre, n.Consistency
-	c.SpeculateAfter = n.SpeculateAfter
+	c.SpeculateAfter, c.MaxClockSkew = n.SpeculateAfter, n.MaxClockSkew
 	c.Password, c.TLS, err = n.Access(ctx, ask)
 	if errors.Is(err, cassandraurl.ErrNoPassword) {
 		err = exit.Usagef("%v", err)
