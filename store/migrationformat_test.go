@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,6 +21,8 @@ const goldenMigration = "../testdata/vectors/migration-1.json"
 type steadySource []store.Row
 
 func (s steadySource) Name() string { return "memory:readings" }
+
+func (s steadySource) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
 func (s steadySource) Fingerprint(context.Context) (string, error) { return "6f2c", nil }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/tsuna/gohbase/pb"
 
@@ -85,6 +86,34 @@ func (t *Foreign) Drop(ctx context.Context) error {
 	m := &master{db: t.f.db}
 	defer m.close()
 	return t.f.db.fail(ctx, "drop table "+t.f.spec.Name, m.drop(ctx, t.name))
+}
+
+// reported is how old the latest report of a server to the master may be. They send one each three seconds.
+const reported = 5 * time.Second
+
+// Now returns the time by the clocks of the servers, as far as they tell it: the time of this machine if it may be theirs, and
+// otherwise the nearest one that may. The time of their latest reports is known, and not how long ago that was.
+func (d *DB) Now(ctx context.Context) (time.Time, error) {
+	ctx, cancel := d.bound(ctx)
+	defer cancel()
+	m := &master{db: d}
+	defer m.close()
+	var r pb.GetClusterStatusResponse
+	if err := m.do(ctx, "GetClusterStatus", &pb.GetClusterStatusRequest{}, &r); err != nil {
+		return time.Time{}, d.fail(ctx, "read the clocks of the servers", err)
+	}
+	var latest uint64 // the clocks of servers that differ much are refused by the master
+	for _, s := range r.GetClusterStatus().GetLiveServers() {
+		latest = max(latest, s.GetServerLoad().GetReportEndTime())
+	}
+	now, report := time.Now(), time.UnixMilli(int64(latest))
+	switch {
+	case latest == 0 || now.After(report) && now.Before(report.Add(reported)):
+		return now, nil
+	case now.Before(report):
+		return report, nil
+	}
+	return report.Add(reported), nil
 }
 
 // SnapshotsOf returns the names of the snapshots of a table that the cluster has. There need not be the table any more.

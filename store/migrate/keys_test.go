@@ -31,7 +31,9 @@ func newKeyedSource(typ store.Type, keys ...any) *keyedSource {
 	return s
 }
 
-func (s *keyedSource) Name() string                                { return "memory:keyed" }
+func (s *keyedSource) Name() string                           { return "memory:keyed" }
+func (s *keyedSource) Now(context.Context) (time.Time, error) { return time.Now(), nil }
+
 func (s *keyedSource) Fingerprint(context.Context) (string, error) { return "1", nil }
 
 func (s *keyedSource) Describe(context.Context) (Description, error) {

@@ -240,7 +240,11 @@ func (m *Migration) Cutover(ctx context.Context) error {
 		}
 		return nil
 	}
-	began := time.Now().UnixMilli()
+	now, err := m.clock(ctx)
+	if err != nil {
+		return m.failed("cut over", err)
+	}
+	began := now()
 	rec, err := m.record(ctx)
 	if err == nil {
 		err = ready(rec)
@@ -255,10 +259,20 @@ func (m *Migration) Cutover(ctx context.Context) error {
 		if err := ready(*rec); err != nil {
 			return err
 		}
-		rec.Phase, rec.Paused, rec.CutOver, rec.Checked = catalogue.PhaseCutOver, false, time.Now().UnixMilli(), began
+		rec.Phase, rec.Paused, rec.CutOver, rec.Checked = catalogue.PhaseCutOver, false, now(), began
 		rec.Verify, rec.Verified = catalogue.MigrationPass{}, 0
 		return nil
 	})
+}
+
+// clock returns what tells the time, in milliseconds, by the clock of the source. Its write times are compared with that.
+func (m *Migration) clock(ctx context.Context) (now func() int64, err error) {
+	at, err := m.source.Now(ctx)
+	if err != nil {
+		return nil, ofSource(err)
+	}
+	ahead := time.Until(at.Round(0))
+	return func() int64 { return time.Now().Add(ahead).UnixMilli() }, nil
 }
 
 // checked returns an error unless the source and the table still fit, and the table has what was written since it was verified.

@@ -186,10 +186,20 @@ func TestVerificationFindsBothSides(t *testing.T) {
 
 // Rows that were written past the wrapper after the cut-over keep the source from being dropped.
 func TestLateRowsKeepTheSource(t *testing.T) {
+	for _, ahead := range []time.Duration{0, -time.Hour, time.Hour} {
+		t.Run(fmt.Sprintf("the clock of the source is %v ahead", ahead), func(t *testing.T) { lateRowsKeepTheSource(t, ahead) })
+	}
+}
+
+func lateRowsKeepTheSource(t *testing.T, ahead time.Duration) {
 	s := newStage(t, 10, conditional)
+	s.source.ahead = ahead
 	s.prepare()
 	s.copy()
 	s.verify(nil)
+	require.NoError(t, s.source.change(5, store.Row{"a": int64(55)}, 0), "past the wrapper")
+	require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
+	require.NoError(t, s.source.change(5, store.Row{"a": int64(5)}, 0))
 	require.NoError(t, s.m.Cutover(s.ctx))
 	require.NoError(t, s.source.change(3, store.Row{"a": int64(77)}, 0))
 	_, err := s.m.Verify(s.ctx, whole, &PassOptions{Repair: true})

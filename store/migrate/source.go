@@ -26,6 +26,10 @@ type Source interface {
 	// table it is. It is asked for with each part of a pass, and takes no more than that. Its errors are those of Describe.
 	Fingerprint(ctx context.Context) (string, error)
 
+	// Now returns the time by the clock that the database goes by, since what was written after a verification is known by its time. Where
+	// it cannot be asked for, that is the time of this machine.
+	Now(ctx context.Context) (time.Time, error)
+
 	// Scan yields the rows of a part, each once. A row that is there from the beginning to the end is among them. An error is
 	// the last thing that it yields.
 	Scan(ctx context.Context, part inspect.Part) iter.Seq2[Found, error]

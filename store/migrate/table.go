@@ -54,6 +54,9 @@ func (s encrypted) appends() bool { return s.table == nil || s.table.Now().Meta.
 // Name implements [Source].
 func (s encrypted) Name() string { return catalogue.TableSource + s.name }
 
+// Now implements [Source].
+func (s encrypted) Now(context.Context) (time.Time, error) { return time.Now(), nil }
+
 // identity implements identified.
 func (s encrypted) identity() string {
 	if s.table == nil {

@@ -48,6 +48,10 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 	if err != nil {
 		return PartDone{}, err
 	}
+	now, err := p.clock(ctx)
+	if err != nil {
+		return PartDone{}, err
+	}
 	rec, err = p.update(ctx, func(rec *catalogue.Migration) error {
 		switch {
 		case !rec.Phase.Dual() && rec.Phase != catalogue.PhaseCutOver:
@@ -57,7 +61,7 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 		case rec.Paused:
 			return ErrPaused
 		case rec.Verify.Began == 0, rec.Verify.Over(), p.opts.Repair && rec.Verify.Rows.Differs > 0:
-			rec.Verify = catalogue.MigrationPass{Began: time.Now().UnixMilli()}
+			rec.Verify = catalogue.MigrationPass{Began: now()}
 		}
 		return nil
 	})

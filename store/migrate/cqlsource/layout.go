@@ -224,6 +224,12 @@ func (s *Source) Fingerprint(ctx context.Context) (string, error) {
 	return l.fingerprint, nil
 }
 
+// Now implements [migrate.Source]. It is the clock of the node that answers: those of clients, who give the times of writes, should be the same.
+func (s *Source) Now(ctx context.Context) (at time.Time, err error) {
+	err = s.session.Query("SELECT toTimestamp(now()) FROM system.local").ScanContext(ctx, &at)
+	return at, s.failed(ctx, "read the clock of a node", err)
+}
+
 // Describe implements [migrate.Source].
 func (s *Source) Describe(ctx context.Context) (migrate.Description, error) {
 	l, err := s.refresh(ctx)

@@ -181,6 +181,9 @@ func TestSchemaChanges(t *testing.T) {
 		do(t, session, "INSERT INTO moving (id, a) VALUES (?, 'x')", i)
 	}
 	print := func() string {
+		at, err := s.Now(t.Context())
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now(), at, 10*time.Second)
 		fingerprint, err := s.Fingerprint(t.Context())
 		require.NoError(t, err)
 		return fingerprint

@@ -107,6 +107,9 @@ func (s *Source) print(t *table) string {
 	return fmt.Sprintf("%q %q", s.mapping, prints)
 }
 
+// Now implements [migrate.Source]. It is within some seconds of the clock of the servers, see [hbase.DB.Now].
+func (s *Source) Now(ctx context.Context) (time.Time, error) { return s.db.Now(ctx) }
+
 // Describe implements [migrate.Source].
 func (s *Source) Describe(ctx context.Context) (migrate.Description, error) {
 	t, err := s.look(ctx)
