@@ -80,7 +80,8 @@ const AllowUnmapped ForOption = 1
 // If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client
 // may learn of a change by another one only when it has written. Any other write than a Delete that learns so that
 // the struct does not fit any more is ErrSchemaChanged and [ErrWritten]: it has written its rows, by the new schema. Columns that
-// the struct lacks are null in rows that were put.
+// the struct lacks are null in rows that were put. But if a column is plain by now and the tag says otherwise, it is not ErrWritten:
+// the rows may be there, with the column sealed until the table is converted or they are written again.
 func For[T any](ctx context.Context, st *Store, name string, options ...ForOption) (*TableOf[T], error) {
 	plan, err := planOf(reflect.TypeFor[T]())
 	if err != nil {
@@ -193,7 +194,7 @@ func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, insert bo
 	defer func() { end(written(len(rows), err), err) }()
 	if err = b.Whole("a row that is written as a whole would have null there: use Update"); err == nil {
 		records := make([]*rowcodec.Record, len(rows))
-		err = t.PutEach(ctx, len(rows), of.records(rows, records, insert))
+		err = t.PutEach(of.fit.Guarding(ctx), len(rows), of.records(rows, records, insert))
 		if t.Meta.AppendOnly() && (err == nil || errors.As(err, new(*BatchError))) {
 			for i, r := range records {
 				if r != nil && len(r.Key) > 0 { // otherwise no row was written
@@ -309,7 +310,7 @@ func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) err
 	if err != nil {
 		return err
 	}
-	return of.wrote(of.table.Update(ctx, rows...), false)
+	return of.wrote(of.table.Update(of.fit.Guarding(ctx), rows...), false)
 }
 
 // Upsert changes columns of a row, or makes the row, as [Table.Upsert] does: the named columns or, where none is named, all
@@ -319,7 +320,7 @@ func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) err
 	if err != nil {
 		return err
 	}
-	return of.wrote(of.table.Upsert(ctx, rows...), false)
+	return of.wrote(of.table.Upsert(of.fit.Guarding(ctx), rows...), false)
 }
 
 // UpdateIf changes columns of a row, the named ones or, where none is named, all that have a field, if they still are as in
@@ -336,7 +337,7 @@ func (of *TableOf[T]) UpdateIf(ctx context.Context, row, has *T, columns ...stri
 	if err != nil {
 		return err
 	}
-	return of.wrote(of.table.UpdateIf(ctx, rows[0], were[0]), false)
+	return of.wrote(of.table.UpdateIf(of.fit.Guarding(ctx), rows[0], were[0]), false)
 }
 
 // Increment adds a number to a column of the row that has the key parts of row, as [Table.Increment] does. The column's
@@ -353,7 +354,7 @@ func (of *TableOf[T]) Increment(ctx context.Context, row *T, column string, by i
 	if err != nil {
 		return err
 	}
-	sum, err := of.table.Increment(ctx, keys[0], column, by)
+	sum, err := of.table.Increment(of.fit.Guarding(ctx), keys[0], column, by)
 	if err == nil {
 		err = field(sum)
 	}

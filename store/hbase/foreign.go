@@ -43,9 +43,7 @@ func (d *DB) Foreign(ctx context.Context, name string) (*Foreign, error) {
 	if namespace == "default" {
 		t.f.table = []byte(table) // as the regions of such tables are named
 	}
-	ctx, cancel := d.bound(ctx)
-	defer cancel()
-	m := &master{db: d}
+	ctx, m := d.atMaster(ctx)
 	defer m.close()
 	schema, err := m.describe(ctx, t.name)
 	switch {
@@ -81,46 +79,34 @@ func (t *Foreign) GetBatch(ctx context.Context, rows [][]byte) ([][]driver.Cell,
 
 // Drop removes the table. One that does not exist is no error.
 func (t *Foreign) Drop(ctx context.Context) error {
-	ctx, cancel := t.f.db.bound(ctx)
-	defer cancel()
-	m := &master{db: t.f.db}
+	ctx, m := t.f.db.atMaster(ctx)
 	defer m.close()
 	return t.f.db.fail(ctx, "drop table "+t.f.spec.Name, m.drop(ctx, t.name))
 }
 
-// reported is how old the latest report of a server to the master may be. They send one each three seconds.
-const reported = 5 * time.Second
-
 // Now returns the time by the clocks of the servers, as far as they tell it: the time of this machine if it may be theirs, and
-// otherwise the nearest one that may. The time of their latest reports is known, and not how long ago that was.
+// otherwise the nearest one that may. The master knows the time of their latest reports, which come each three seconds.
 func (d *DB) Now(ctx context.Context) (time.Time, error) {
-	ctx, cancel := d.bound(ctx)
-	defer cancel()
-	m := &master{db: d}
+	ctx, m := d.atMaster(ctx)
 	defer m.close()
 	var r pb.GetClusterStatusResponse
 	if err := m.do(ctx, "GetClusterStatus", &pb.GetClusterStatusRequest{}, &r); err != nil {
 		return time.Time{}, d.fail(ctx, "read the clocks of the servers", err)
 	}
-	var latest uint64 // the clocks of servers that differ much are refused by the master
+	var latest uint64 // milliseconds; servers whose clocks differ much are refused by the master
 	for _, s := range r.GetClusterStatus().GetLiveServers() {
 		latest = max(latest, s.GetServerLoad().GetReportEndTime())
 	}
-	now, report := time.Now(), time.UnixMilli(int64(latest))
-	switch {
-	case latest == 0 || now.After(report) && now.Before(report.Add(reported)):
-		return now, nil
-	case now.Before(report):
-		return report, nil
+	now := time.Now().UnixMilli()
+	if latest > 0 {
+		now = min(max(now, int64(latest)), int64(latest)+5000)
 	}
-	return report.Add(reported), nil
+	return time.UnixMilli(now), nil
 }
 
 // SnapshotsOf returns the names of the snapshots of a table that the cluster has. There need not be the table any more.
 func (d *DB) SnapshotsOf(ctx context.Context, table string) (names []string, err error) {
-	ctx, cancel := d.bound(ctx)
-	defer cancel()
-	m := &master{db: d}
+	ctx, m := d.atMaster(ctx)
 	defer m.close()
 	var r pb.GetCompletedSnapshotsResponse
 	if err := m.do(ctx, "GetCompletedSnapshots", &pb.GetCompletedSnapshotsRequest{}, &r); err != nil {

@@ -236,9 +236,7 @@ func (d *DB) Close() error {
 
 // Families implements [driver.DB].
 func (d *DB) Families(ctx context.Context) ([]string, error) {
-	ctx, cancel := d.bound(ctx)
-	defer cancel()
-	m := &master{db: d}
+	ctx, m := d.atMaster(ctx)
 	defer m.close()
 	var r pb.GetTableDescriptorsResponse
 	err := m.do(ctx, "GetTableDescriptors", &pb.GetTableDescriptorsRequest{Namespace: &d.namespace}, &r)
@@ -260,9 +258,7 @@ func (d *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family,
 	if err := spec.Check(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := d.bound(ctx)
-	defer cancel()
-	m := &master{db: d}
+	ctx, m := d.atMaster(ctx)
 	defer m.close()
 	what := "open family " + spec.Name
 	for n := 0; ; n++ {
@@ -367,9 +363,7 @@ func (d *DB) Drop(ctx context.Context, name string) error {
 	if (driver.FamilySpec{Name: name, Layout: driver.LayoutOrdered}).Check() != nil {
 		return nil // such a family cannot exist
 	}
-	ctx, cancel := d.bound(ctx)
-	defer cancel()
-	m := &master{db: d}
+	ctx, m := d.atMaster(ctx)
 	defer m.close()
 	what := "drop family " + name
 	schema, err := m.describe(ctx, d.tableName(name))

@@ -20,11 +20,25 @@ import (
 // closed, knows only the default namespace and five of the attributes of a table, and cannot
 // read any back.
 type master struct {
-	db *DB
-	rc hrpc.RegionClient
+	db  *DB
+	rc  hrpc.RegionClient
+	end context.CancelFunc
 }
 
+// atMaster returns the context of an operation, and the master for it.
+func (d *DB) atMaster(ctx context.Context) (context.Context, *master) {
+	ctx, cancel := d.bound(ctx)
+	return ctx, &master{db: d, end: cancel}
+}
+
+// close ends the operation.
 func (m *master) close() {
+	m.end()
+	m.leave()
+}
+
+// leave closes the connection. The next request makes another one.
+func (m *master) leave() {
 	if m.rc != nil {
 		m.rc.Close()
 		m.rc = nil
@@ -63,7 +77,7 @@ func (m *master) do(ctx context.Context, name string, request, response proto.Me
 				return err
 			}
 		}
-		m.close()
+		m.leave()
 		if backOff(ctx, "server_unavailable", n) != nil {
 			return err
 		}
@@ -90,7 +104,7 @@ func (m *master) try(ctx context.Context, name string, request, response proto.M
 		proto.Merge(response, r.Msg)
 		return nil
 	case <-ctx.Done():
-		m.close()
+		m.leave()
 		return ctx.Err()
 	}
 }

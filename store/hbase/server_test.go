@@ -417,11 +417,11 @@ func TestLayout(t *testing.T) {
 		if layout != "" {
 			schema.Attributes = pairs(layoutAttribute, layout)
 		}
-		m := &master{db: db}
+		m := &master{db: db, end: func() {}}
 		defer m.close()
 		require.NoError(t, m.procedure(t.Context(), "CreateTable", &pb.CreateTableRequest{TableSchema: schema}, &pb.CreateTableResponse{}))
 		t.Cleanup(func() {
-			m := &master{db: db}
+			m := &master{db: db, end: func() {}}
 			defer m.close()
 			name := db.tableName(spec.Name)
 			require.NoError(t, m.procedure(context.Background(), "DisableTable", &pb.DisableTableRequest{TableName: name}, &pb.DisableTableResponse{}))
@@ -633,7 +633,7 @@ func TestSplitAndMove(t *testing.T) {
 			return nil
 		})
 	}
-	m := &master{db: db}
+	m := &master{db: db, end: func() {}}
 	defer m.close()
 	current := func() []hrpc.RegionInfo {
 		var rs []hrpc.RegionInfo
@@ -767,7 +767,7 @@ func TestDisabledTable(t *testing.T) {
 	f := newTable(t, db, driver.FamilySpec{}).(*family)
 	require.NoError(t, f.Apply(t.Context(), put("a", cell("q", "v"))))
 	require.False(t, f.disabled())
-	m := &master{db: db}
+	m := &master{db: db, end: func() {}}
 	defer m.close()
 	name := db.tableName(f.spec.Name)
 	require.NoError(t, m.procedure(t.Context(), "DisableTable", &pb.DisableTableRequest{TableName: name}, &pb.DisableTableResponse{}))

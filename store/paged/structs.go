@@ -67,7 +67,7 @@ func (of *TableOf[T]) Put(ctx context.Context, rows ...*T) error {
 	if err != nil {
 		return err
 	}
-	return of.wrote(of.table.Put(ctx, values...), true)
+	return of.wrote(of.table.Put(of.fit.Guarding(ctx), values...), true)
 }
 
 // Update changes columns of a row that exists, as [Table.Update] does: the named ones or, where none is named, all that have a field.
@@ -76,7 +76,7 @@ func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) err
 	if err != nil {
 		return err
 	}
-	return of.wrote(of.table.Update(ctx, values...), false)
+	return of.wrote(of.table.Update(of.fit.Guarding(ctx), values...), false)
 }
 
 // Delete removes the rows that have the key parts of keys, as [Table.Delete] does.

@@ -38,6 +38,8 @@ type orders struct {
 
 func (o *orders) Name() string { return "memory:orders" }
 
+func (o *orders) Now(context.Context) (time.Time, error) { return time.Now(), nil }
+
 func (o *orders) Fingerprint(context.Context) (string, error) {
 	if o.dropped {
 		return "", driver.ErrNoFamily

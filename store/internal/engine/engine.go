@@ -21,6 +21,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/structs"
 )
 
 // An Engine reads and writes the rows of a table as of one view. It has no state: what it knows is in the view,
@@ -80,12 +81,11 @@ func (t *Engine) Slow() *Engine {
 	return &next
 }
 
-// AtLeast returns an engine as of some version or a later one, at which a row was written. The writer
-// had it from the catalogue.
+// AtLeast returns an engine as of some version or a later one, at which a row was written. Its writer had it from the catalogue.
 func (env *Environment) AtLeast(ctx context.Context, version uint32) (*Engine, error) {
 	for attempt := 0; ; attempt++ {
 		if now := env.Now(); now.Version >= version {
-			return now, nil
+			return now, structs.Guards(ctx, now.View)
 		}
 		now, err := env.Refresh(ctx)
 		if err != nil || now.Version >= version {
@@ -111,6 +111,8 @@ func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*E
 		}
 		now, failed := t.Env.Refresh(ctx)
 		switch {
+		case errors.Is(failed, fault.ErrSchemaChanged), errors.Is(failed, fault.ErrNoTable):
+			return t, failed
 		case failed != nil:
 			return t, fmt.Errorf("%w; whether the schema was changed could not be read: %w", err, failed)
 		case now.Same(t.View):

@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/structs"
 )
 
 // A Table is a table that is open, for one tenant or for none. It is safe for concurrent use. Package store gives it its
@@ -46,10 +47,16 @@ func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Ten
 		Warn:        db.Observer.Warn,
 		Later:       db.backlog.later,
 		Now:         tbl.Now,
-		Refresh:     tbl.Refresh,
-		Writes:      db.writes,
-		Version:     db.version,
-		Leased:      db.leased,
+		Refresh: func(ctx context.Context) (*engine.Engine, error) {
+			t, err := tbl.Refresh(ctx)
+			if err == nil {
+				err = structs.Guards(ctx, t.View)
+			}
+			return t, err
+		},
+		Writes:  db.writes,
+		Version: db.version,
+		Leased:  db.leased,
 		VersionIn: func(ctx context.Context, snapshot driver.Snapshot) (func(context.Context) (uint32, error), error) {
 			family, err := snapshot.Family(ctx, catalogue.Spec)
 			return func(ctx context.Context) (uint32, error) { return db.Catalogue.Version(ctx, family) }, err

@@ -99,14 +99,24 @@ func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
 		return fmt.Errorf("key part %q is a tie-breaker: drop option %s", s.Name, f.encryption)
 	case !goType:
 		return fmt.Errorf("column %q has type %s, with values of Go type %v: the field has %v", s.Name, s.Type, s.Type.GoType(), f.elem)
-	case f.encryption == "" && f.key == 0 && s.Encryption == meta.Plain:
-		return fmt.Errorf("column %q is not encrypted: write plain", s.Name)
+	case f.exposed(s) != nil:
+		return f.exposed(s)
 	case f.key > 0 && f.encryption != "" && (f.encryption != s.Encryption || f.scheme != s.Scheme):
 		return fmt.Errorf("key part %q is %s: write so, or nothing", s.Name, spelled(s.Encryption, s.Scheme))
-	case f.encryption != "" && s.Clear() && !(meta.Spec{Encryption: f.encryption, Scheme: f.scheme}).Clear():
-		return fmt.Errorf("column %q is plain, and the tag says %s: write plain, or encrypt the column with store.ChangeColumn", s.Name, spelled(f.encryption, f.scheme))
 	case f.typ != nil && f.whole && f.typ.ID() != s.Type.ID(), f.typ != nil && !f.whole && f.typ.ID() != base(s.Type.ID()):
 		return fmt.Errorf("column %q has type %s: write so, or nothing", s.Name, s.Type)
+	}
+	return nil
+}
+
+// exposed returns an error if a column that is no key part is in the clear, and the tag says that it is sealed.
+func (f *field) exposed(s meta.Spec) error {
+	switch {
+	case f.key > 0:
+	case f.encryption == "" && s.Encryption == meta.Plain:
+		return fmt.Errorf("column %q is not encrypted: write plain", s.Name)
+	case f.encryption != "" && s.Clear() && !(meta.Spec{Encryption: f.encryption, Scheme: f.scheme}).Clear():
+		return fmt.Errorf("column %q is plain, and the tag says %s: write plain, or encrypt the column with store.ChangeColumn", s.Name, spelled(f.encryption, f.scheme))
 	}
 	return nil
 }

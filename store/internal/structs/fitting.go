@@ -1,6 +1,7 @@
 package structs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -52,6 +53,37 @@ func (f *Fitting) Still(t *rowcodec.View) (*Binding, error) {
 // Changed returns what it means that a struct does not fit, if it did fit.
 func Changed(err error) error {
 	return fault.Besides(fmt.Errorf("%w: %s", fault.ErrSchemaChanged, strings.TrimPrefix(err.Error(), fault.ErrColumn.Error()+": ")), err)
+}
+
+type guarded struct{}
+
+// Guarding returns the context of a write of such structs: see [Guards].
+func (f *Fitting) Guarding(ctx context.Context) context.Context {
+	return context.WithValue(ctx, guarded{}, f)
+}
+
+// Guards returns an error if a write is of structs whose tags say that a column is sealed which a view has in the clear. Who learns of the
+// view in the middle of the write asks before it stores anything so.
+func Guards(ctx context.Context, t *rowcodec.View) error {
+	f, _ := ctx.Value(guarded{}).(*Fitting)
+	if f == nil || f.last.Load() != nil && f.last.Load().Since == t.Since {
+		return nil
+	}
+	schema, err := t.Meta.Schema()
+	if err != nil {
+		return err
+	}
+	for _, s := range schema.Columns {
+		for _, of := range f.plan.fields {
+			if of.column != s.Name {
+				continue
+			}
+			if err := of.exposed(s); err != nil {
+				return Changed(fmt.Errorf("%w: %s does not fit: field %s: %w", fault.ErrColumn, f.plan.name, of.path, err))
+			}
+		}
+	}
+	return nil
 }
 
 // Wrote returns the error of a write into a table, also if it has ended without one, but told the client that the struct does not fit
