@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -78,4 +79,26 @@ func TestLostCatalogue(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A root with a changed byte opens no store. Behind the wrapped key, which is that of the master key or is not, it was changed.
+func TestChangedRoot(t *testing.T) {
+	db := drivertest.NewMemory()
+	create(t, open(t, db), accounts)
+	f, err := db.Family(background, catalogue.Spec)
+	require.NoError(t, err)
+	cells, err := f.Get(background, catalogue.Row, catalogue.OnlyRoot)
+	require.NoError(t, err)
+	wrapped, _, err := catalogue.CutRoot(cells[0].Value)
+	require.NoError(t, err)
+	for i := range cells[0].Value {
+		changed := bytes.Clone(cells[0].Value)
+		changed[i] ^= 1 << (i % 8)
+		require.NoError(t, f.Apply(background, driver.Mutation{Row: catalogue.Row, Puts: []driver.Cell{{Qualifier: catalogue.RootQualifier, Value: changed}}}))
+		_, err := store.Open(background, db, kms.NewLocal(testKey), nil)
+		require.Error(t, err, "byte %d", i)
+		if i >= 3+len(wrapped) {
+			require.ErrorIs(t, err, store.ErrTampered, "byte %d", i)
+		}
+	}
 }

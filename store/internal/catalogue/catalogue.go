@@ -266,6 +266,9 @@ func (c *Catalogue) OpenRoot(value []byte) (Root, error) {
 		return Root{}, err
 	}
 	b, _, err := c.Sealer.Open(nil, sealed, RootPlace(value[0], wrapped))
+	if errors.Is(err, seal.ErrWrongKey) {
+		return Root{}, fmt.Errorf("%w: the root of the catalogue is sealed under another key than it has", fault.ErrTampered)
+	}
 	if err != nil {
 		return Root{}, fmt.Errorf("catalogue: %w", fault.OfSeal(err))
 	}
