@@ -93,6 +93,7 @@ type none struct{ Source }
 func (none) Name() string                                  { return "none" }
 func (none) Describe(context.Context) (Description, error) { return Description{}, errNone }
 func (none) Fingerprint(context.Context) (string, error)   { return "", errNone }
+func (none) Now(context.Context) (time.Time, error)        { return time.Time{}, errNone }
 
 // appends reports whether rows of a source are added and deleted, and never replaced.
 func appends(source Source) bool {
