@@ -19,7 +19,8 @@ var (
 	ErrCiphertext = errors.New("ope: not a ciphertext of this key and scheme")
 
 	// ErrStale is returned when a ciphertext or an interval of a [Mutable] scheme was handed out
-	// before ciphertexts moved. Ask for it again.
+	// before ciphertexts moved. Ask the client that returned the error for it again: that one knows
+	// of the move. Another client may not know of it yet, see [Mutable].
 	ErrStale = errors.New("ope: ciphertext was handed out before a rebalance")
 
 	// ErrUnknownOutcome is returned by [Index.Commit] when nobody can know whether the change

@@ -140,6 +140,12 @@ type Linear interface {
 // A Mutable scheme may move ciphertexts when it makes room (Kerschbaum and Schröpfer, CCS 2014).
 // A ciphertext or an interval from before a move is refused with [ErrStale], never read as another
 // value.
+//
+// Encrypt and EncryptBatch return what the client remembers, without asking the index, and without a
+// version. It can be from before a move that another client made: then the others refuse it, and it
+// stands at another place in their order. Range reads the index, and gives the version: to have the
+// present ciphertext of a value x that was encrypted, take Range(ctx, x, x). From the call on in which a
+// client meets a later version, it returns nothing from before it.
 type Mutable interface {
 	Scheme
 

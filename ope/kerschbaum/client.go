@@ -47,6 +47,12 @@ type known struct {
 // version returns the version of the list.
 func (k *known) version() ope.Version { return ope.Version{Epoch: k.epoch, Generation: k.generation} }
 
+// find returns an element that is remembered, and of which nothing says that it may have moved since. A rank never moves.
+func (k *known) find(x int64) (order.Element, bool) {
+	e, ok := k.list.Find(x)
+	return e, ok && (k.ahead == 0 || k.rules.RankBits > 0)
+}
+
 // enter goes on to a later epoch.
 func (k *known) enter(epoch uint64) {
 	k.epoch, k.met, k.generation, k.ahead, k.asked = epoch, false, 0, 0, 0

@@ -219,3 +219,60 @@ func TestCatchUpKeepsWhatHasNotMoved(t *testing.T) {
 	require.Greater(t, first(other).known.list.Len(), known-2*s.window)
 	require.LessOrEqual(t, other.Stats().RoundTrips-before.RoundTrips, 5, "refused, read, caught up, values counted, and put")
 }
+
+// A client returns what it remembers without a request, also from before a rebalancing that another one made, as the
+// documentation says. From the call on that shows it a later version, it returns the ciphertexts of that.
+func TestRemembersNothingFromBeforeAVersionThatItMet(t *testing.T) {
+	const value = 50
+	first := func(t *testing.T, s *Scheme) ope.Ciphertext {
+		t.Helper()
+		for e, err := range s.Range(t.Context(), value, value) {
+			require.NoError(t, err)
+			return e.Ciphertext
+		}
+		require.Fail(t, "the value is not there")
+		return nil
+	}
+	for name, meet := range map[string]func(t *testing.T, s *Scheme, present, other ope.Ciphertext){
+		"decrypting a present ciphertext": func(t *testing.T, s *Scheme, _, other ope.Ciphertext) {
+			_, err := s.Decrypt(t.Context(), other)
+			require.NoError(t, err)
+		},
+		"reading the value": func(t *testing.T, s *Scheme, present, _ ope.Ciphertext) { require.Equal(t, present, first(t, s)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			index := opetest.NewIndex()
+			a, b := newClient(t, index, ope.Int32, nil), newClient(t, index, ope.Int32, nil)
+			for x := range int64(100) {
+				_, err := a.Encrypt(t.Context(), x)
+				require.NoError(t, err)
+			}
+			old, err := a.Encrypt(t.Context(), value)
+			require.NoError(t, err)
+			_, err = b.Rebalance(t.Context(), nil)
+			require.NoError(t, err)
+			present, err := b.Encrypt(t.Context(), value)
+			require.NoError(t, err)
+			require.NotEqual(t, old, present)
+			other, err := b.Encrypt(t.Context(), value+1)
+			require.NoError(t, err)
+
+			trips := a.Stats().RoundTrips
+			got, err := a.Encrypt(t.Context(), value)
+			require.NoError(t, err)
+			require.Equal(t, old, got, "nothing has told the client of the rebalancing")
+			require.Equal(t, trips, a.Stats().RoundTrips)
+
+			meet(t, a, present, other)
+			cs, err := a.EncryptBatch(t.Context(), []int64{value, value + 1})
+			require.NoError(t, err)
+			require.Equal(t, []ope.Ciphertext{present, other}, cs)
+			got, err = a.Encrypt(t.Context(), value)
+			require.NoError(t, err)
+			require.Equal(t, present, got)
+			x, err := a.Decrypt(t.Context(), old)
+			require.ErrorIs(t, err, ope.ErrStale)
+			require.Zero(t, x)
+		})
+	}
+}

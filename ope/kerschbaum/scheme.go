@@ -20,6 +20,11 @@
 // neighbours one is refused, reads, and goes on. All insertions of a process go through one commit at a time, which takes
 // along whatever was asked for while the last one was under way.
 //
+// A client remembers values with their ciphertexts, see [Options.CacheValues], and returns these without a request. So they
+// can be from before a rebalancing by another client: [Scheme.Encrypt] then succeeds, with what others refuse as
+// [ope.ErrStale]. A client that has met a later version in any call forgets what has moved. [Scheme.Range] reads the index and
+// gives the version of each ciphertext; Range(ctx, x, x) is the present one of x.
+//
 // # What it gives away
 //
 // Order and equality of the values. To who watches the index, also the order in which they came; but nothing else: all that
@@ -233,6 +238,9 @@ func (b *base) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, b.dom
 // Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a
 // commit, and before that, if the client does not remember what is around it, some reads. If ctx
 // ends, the value may or may not be in the index.
+//
+// What the client remembers can be from before a rebalancing by another client, of which nothing has told it yet. Where
+// that matters, take the ciphertext and its version from [Scheme.Range], which reads the index.
 func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
 	at, err := s.put(ctx, x)
 	if err != nil {
@@ -265,7 +273,7 @@ func (s *Scheme) put(ctx context.Context, x int64) (at spot, err error) {
 
 // EncryptBatch implements [ope.BatchEncrypter]. Some hundred new values share a commit. If it fails,
 // some of the values may be in the index. The ciphertexts lie side by side in one array, so that
-// one that is kept keeps them all in memory.
+// one that is kept keeps them all in memory. Those that the client remembers may be out of date, as with [Scheme.Encrypt].
 func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
 	return s.encryptBatch(ctx, xs, unit.CiphertextSize, func(c ope.Ciphertext, x int64, at spot) {
 		s.ciphers.Put(c, at.version.Epoch, x, at.label)
@@ -330,13 +338,17 @@ func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error
 }
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext a
-// read. [ope.ErrStale] is a ciphertext whose value is not at its place: it has moved since.
+// read. [ope.ErrStale] is a ciphertext whose value is not at its place: it has moved since. Encrypt of this client returns
+// the present one then.
 func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 	epoch, x, at, ok := s.ciphers.Parse(c)
 	if !ok {
 		return 0, ope.ErrCiphertext
 	}
-	return x, s.at(ctx, x, func(sh *shard) error { return sh.decrypt(ctx, epoch, x, at) })
+	if err := s.at(ctx, x, func(sh *shard) error { return sh.decrypt(ctx, epoch, x, at) }); err != nil {
+		return 0, err
+	}
+	return x, nil
 }
 
 // Check reads the whole index and yields its values as [Scheme.Range] does, but goes on after records that are not

@@ -59,7 +59,7 @@ var errElsewhere = errors.New("the unit has another part of the index")
 func (s *shard) remembered(x int64) (spot, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, ok := s.known.list.Find(x)
+	e, ok := s.known.find(x)
 	return spotOf(e, s.known.version()), ok
 }
 
@@ -108,7 +108,7 @@ func (s *shard) find(values []int64, spots []spot, turns []int) (missing []int, 
 			if spots[i].version == version && version.Epoch != 0 {
 				continue
 			}
-			if e, found := s.known.list.Find(values[i]); found {
+			if e, found := s.known.find(values[i]); found {
 				spots[i] = spotOf(e, version)
 			} else {
 				missing = append(missing, i)
@@ -124,7 +124,7 @@ func (s *shard) decrypt(ctx context.Context, epoch uint64, x int64, at order.Lab
 	for {
 		s.mu.Lock()
 		known := s.known.version()
-		e, found := s.known.list.Find(x)
+		e, found := s.known.find(x)
 		s.mu.Unlock()
 		switch {
 		case known.Epoch > epoch:
