@@ -85,6 +85,9 @@ func PrefixEnd(prefix []byte) []byte {
 
 // A Scheme encrypts the int64 plaintexts of one domain under one key. All methods may be called
 // from several goroutines at a time.
+//
+// Make one with the function of its package. The zero value of a scheme's type has no key: what encrypts, decrypts or asks
+// for intervals is [ErrKey] then, ID is empty, and Domain the zero Domain.
 type Scheme interface {
 	// ID names the algorithm, its version and all parameters that decide a ciphertext, other
 	// than the key. It is recorded beside the data; data of another ID is not readable. An ID

@@ -35,6 +35,7 @@
 package boldyreva
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -67,11 +68,12 @@ type Options struct {
 	AllowSmallRange bool
 }
 
-// A Scheme is the linear order-preserving encryption of 2009. Make it with [New]: the zero Scheme has no key, and panics.
+// A Scheme is the linear order-preserving encryption of 2009. Make it with [New]: the zero Scheme
+// has no key, and its methods return [ope.ErrKey].
 type Scheme struct{ scheme }
 
 // A ModularScheme is mOPE: the encryption of 2009 after a secret rotation of the domain. Make it
-// with [NewModular]: the zero ModularScheme has no key, and panics.
+// with [NewModular]: the zero ModularScheme has no key, and its methods return [ope.ErrKey].
 type ModularScheme struct{ scheme }
 
 var (
@@ -169,16 +171,16 @@ func (s *scheme) size() int { return int(s.tree.bits+7) / 8 }
 
 // Encrypt implements [ope.Scheme].
 func (s *scheme) Encrypt(_ context.Context, x int64) (ope.Ciphertext, error) {
-	if !s.domain.Contains(x) {
-		return nil, s.outside()
+	if err := s.check(x); err != nil {
+		return nil, err
 	}
 	return s.encrypt(x), nil
 }
 
 // AppendEncrypt implements [ope.Appender].
 func (s *scheme) AppendEncrypt(dst []byte, x int64) ([]byte, error) {
-	if !s.domain.Contains(x) {
-		return dst, s.outside()
+	if err := s.check(x); err != nil {
+		return dst, err
 	}
 	hi, lo := s.tree.encrypt(s.rank(x))
 	return appendWords(dst, hi, lo, s.size()), nil
@@ -186,6 +188,9 @@ func (s *scheme) AppendEncrypt(dst []byte, x int64) ([]byte, error) {
 
 // Decrypt implements [ope.Scheme].
 func (s *scheme) Decrypt(_ context.Context, c ope.Ciphertext) (int64, error) {
+	if err := s.made(); err != nil {
+		return 0, err
+	}
 	if len(c) != s.size() {
 		return 0, ope.ErrCiphertext
 	}
@@ -206,6 +211,9 @@ func (s *scheme) Decrypt(_ context.Context, c ope.Ciphertext) (int64, error) {
 // Intervals implements [ope.Scheme]. An interval of a linear scheme that reaches an end of the
 // domain is open there, so that it does not disclose the ciphertext of that end.
 func (s *scheme) Intervals(_ context.Context, lo, hi int64) ([]ope.Interval, error) {
+	if err := s.made(); err != nil {
+		return nil, err
+	}
 	d, ok := s.domain.Intersect(lo, hi)
 	switch {
 	case !ok:
@@ -242,13 +250,13 @@ const chunk = 1 << 13
 // the context's error if ctx is cancelled. The ciphertexts lie side by side in one
 // array, so that one that is kept keeps them all in memory.
 func (s *scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(s.made(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	b := batch{ranks: make([]uint64, len(xs)), size: s.size(), out: make([]byte, len(xs)*s.size())}
 	for i, x := range xs {
-		if !s.domain.Contains(x) {
-			return nil, fmt.Errorf("value at position %d: %w", i, s.outside())
+		if err := s.check(x); err != nil {
+			return nil, fmt.Errorf("value at position %d: %w", i, err)
 		}
 		b.ranks[i] = s.rank(x)
 	}
@@ -317,7 +325,23 @@ func (s *scheme) rank(x int64) uint64 {
 	return m + s.shift
 }
 
-func (s *scheme) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, s.domain) }
+// made returns an error for the zero scheme, which no function has made.
+func (s *scheme) made() error {
+	if s.tree.source == nil {
+		return errZero
+	}
+	return nil
+}
+
+var errZero = fmt.Errorf("%w: this scheme is a zero value; make it with boldyreva.New, NewModular or NewText", ope.ErrKey)
+
+// check returns an error unless the scheme has a key, and x is in its domain.
+func (s *scheme) check(x int64) error {
+	if s.domain.Contains(x) && s.tree.source != nil {
+		return nil
+	}
+	return cmp.Or(s.made(), fmt.Errorf("%w %v", ope.ErrDomain, s.domain))
+}
 
 func (s *scheme) lowest() ope.Ciphertext { return make(ope.Ciphertext, s.size()) }
 

@@ -16,7 +16,8 @@ const MaxText = 32
 const piece = 8 // bytes, which are one plaintext of the linear scheme
 
 // A TextScheme encrypts byte strings so that their ciphertexts are in the bytewise order of their first bytes: 8, 16, 24
-// or 32 of them. Make it with [NewText].
+// or 32 of them. Make it with [NewText]: the zero TextScheme has no key. Its Decrypt returns [ope.ErrKey], and what returns
+// no error panics.
 //
 // Each piece of eight bytes is encrypted by the linear scheme, under a key that is derived from the pieces before it.
 // So pieces are compared under one key exactly where all before them are equal, and elsewhere the first that differs
@@ -87,9 +88,17 @@ func (s *TextScheme) Encrypt(x []byte) ope.Ciphertext {
 
 // AppendEncrypt appends the ciphertext of x to dst and returns the extended slice.
 func (s *TextScheme) AppendEncrypt(dst []byte, x []byte) []byte {
+	s.mustHaveKey()
 	var padded [MaxText]byte
 	copy(padded[:s.size], x)
 	return s.append(dst, padded[:s.size])
+}
+
+// mustHaveKey panics for the zero TextScheme, which would encrypt all strings to no bytes.
+func (s *TextScheme) mustHaveKey() {
+	if s.first == nil {
+		panic("boldyreva: use of a zero TextScheme; make it with NewText")
+	}
 }
 
 // append appends the ciphertext of a string of full length.
@@ -148,6 +157,9 @@ func number(b []byte) int64 { return int64(binary.BigEndian.Uint64(b) ^ 1<<63) }
 // Decrypt returns the first bytes of the plaintext of c, filled up with zeros. A byte string that is no plaintext's
 // ciphertext is [ope.ErrCiphertext].
 func (s *TextScheme) Decrypt(c ope.Ciphertext) ([]byte, error) {
+	if s.first == nil {
+		return nil, errZero
+	}
 	if len(c) != 2*s.size {
 		return nil, ope.ErrCiphertext
 	}
@@ -169,6 +181,7 @@ func (s *TextScheme) Decrypt(c ope.Ciphertext) ([]byte, error) {
 // above those of hi, both filled up with zeros; nil is open. It is false where there are none. An open end discloses no
 // ciphertext.
 func (s *TextScheme) Interval(lo, hi []byte) (ope.Interval, bool) {
+	s.mustHaveKey()
 	iv := ope.Interval{Start: make(ope.Ciphertext, 2*s.size), End: append(bytes.Repeat([]byte{0xff}, 2*s.size), 0)}
 	if lo != nil {
 		iv.Start = s.Encrypt(lo)

@@ -8,7 +8,8 @@ import (
 )
 
 // A Column encrypts values with a scheme, and turns ranges of values into ranges of ciphertexts
-// for the caller's own queries and scans. It is safe for concurrent use.
+// for the caller's own queries and scans. It is safe for concurrent use. Make it with [NewColumn]: the zero
+// Column has no key, and its methods return [ope.ErrKey].
 type Column[T any] struct {
 	column[T]
 	exact Exact[T]
@@ -16,7 +17,8 @@ type Column[T any] struct {
 
 // A PrefixColumn is a column whose codec keeps a prefix of each value. It does not decrypt: the
 // value itself has to be sealed beside the ciphertext. Its ranges may hold values beyond the
-// bounds whose prefixes are the same as a bound's, so the caller checks what it finds.
+// bounds whose prefixes are the same as a bound's, so the caller checks what it finds. Make it with [NewPrefixColumn]: the
+// zero PrefixColumn has no key, and its methods return [ope.ErrKey].
 type PrefixColumn[T any] struct{ column[T] }
 
 // NewColumn binds the codec to the scheme, whose domain must hold the codec's: make the scheme
@@ -42,7 +44,7 @@ func covers[T any](s ope.Scheme, c codec[T]) error {
 		return fmt.Errorf("%w: no scheme given", ope.ErrParams)
 	}
 	if c.locate == nil {
-		return fmt.Errorf("%w: a zero codec", ope.ErrParams)
+		return errZero
 	}
 	if d := s.Domain(); !d.Contains(c.domain.Min) || !d.Contains(c.domain.Max) {
 		return fmt.Errorf("%w: the scheme's domain %v does not hold the codec's %v; make the scheme with the domain of the codec", ope.ErrParams, d, c.domain)
@@ -58,10 +60,26 @@ type column[T any] struct {
 
 // ID names the codec and the scheme. It is recorded beside the data; data of another ID is not
 // readable.
-func (c *column[T]) ID() string { return c.codec.ID() + "; " + c.scheme.ID() }
+func (c *column[T]) ID() string {
+	if c.scheme == nil {
+		return ""
+	}
+	return c.codec.ID() + "; " + c.scheme.ID()
+}
+
+// made returns an error for the zero column, which no function has made.
+func (c *column[T]) made() error {
+	if c.scheme == nil {
+		return fmt.Errorf("%w: this column is a zero value; make it with encode.NewColumn or NewPrefixColumn", ope.ErrKey)
+	}
+	return nil
+}
 
 // Encrypt returns the ciphertext of v. Errors are those of [Codec] and [ope.Scheme].
 func (c *column[T]) Encrypt(ctx context.Context, v T) (ope.Ciphertext, error) {
+	if err := c.made(); err != nil {
+		return nil, err
+	}
 	code, err := c.codec.Encode(v)
 	if err != nil {
 		return nil, err
@@ -73,6 +91,9 @@ func (c *column[T]) Encrypt(ctx context.Context, v T) (ope.Ciphertext, error) {
 // scheme is an [ope.BatchEncrypter]. On an error no ciphertext is returned; the error of a value
 // that cannot be encoded names its position in vs.
 func (c *column[T]) EncryptBatch(ctx context.Context, vs []T) ([]ope.Ciphertext, error) {
+	if err := c.made(); err != nil {
+		return nil, err
+	}
 	codes := make([]int64, len(vs))
 	for i, v := range vs {
 		var err error
@@ -97,6 +118,9 @@ func (c *column[T]) EncryptBatch(ctx context.Context, vs []T) ([]ope.Ciphertext,
 // the codec is [ope.ErrCiphertext].
 func (c *Column[T]) Decrypt(ctx context.Context, ciphertext ope.Ciphertext) (T, error) {
 	var zero T
+	if err := c.made(); err != nil {
+		return zero, err
+	}
 	code, err := c.scheme.Decrypt(ctx, ciphertext)
 	if err != nil {
 		return zero, err
@@ -121,6 +145,9 @@ type Bound[T any] struct {
 //
 // A [PrefixColumn] cannot tell a bound from other values of the same prefix. There an open bound is as a closed one.
 func (c *column[T]) Range(ctx context.Context, lo, hi *Bound[T]) ([]ope.Interval, error) {
+	if err := c.made(); err != nil {
+		return nil, err
+	}
 	d := c.codec.Domain()
 	low, high := d.Min, d.Max
 	none := false
@@ -187,6 +214,9 @@ func (c *column[T]) Less(ctx context.Context, hi T) ([]ope.Interval, error) {
 
 // All returns the interval of all ciphertexts.
 func (c *column[T]) All(ctx context.Context) ([]ope.Interval, error) {
+	if err := c.made(); err != nil {
+		return nil, err
+	}
 	d := c.codec.Domain()
 	return c.intervals(ctx, d.Min, d.Max)
 }

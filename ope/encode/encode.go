@@ -69,7 +69,7 @@ var (
 )
 
 // Exact is a codec that keeps the order strictly and can decode. It is immutable, and safe for
-// concurrent use. The zero Exact is of no use; the functions that return one are Integer, Float,
+// concurrent use. The zero Exact is [ope.ErrParams] when it is used; the functions that return one are Integer, Float,
 // Bool, Time, Date, FixedDecimal and IPv4.
 type Exact[T any] struct {
 	codec[T]
@@ -78,8 +78,8 @@ type Exact[T any] struct {
 }
 
 // Prefix is a codec that keeps the order weakly: different values may have the same code. It is
-// immutable, and safe for concurrent use. The zero Prefix is of no use; the functions that return
-// one are Bytes, Prefixed, IPv6 and DecimalPrefix.
+// immutable, and safe for concurrent use. The zero Prefix is [ope.ErrParams] when it is used; the functions that
+// return one are Bytes, Prefixed, IPv6 and DecimalPrefix.
 type Prefix[T any] struct{ codec[T] }
 
 // codec is what both have in common.
@@ -88,6 +88,16 @@ type codec[T any] struct {
 	domain ope.Domain
 	locate func(v T) (place, error)
 }
+
+// at is locate, or an error for the zero codec, which no function has made.
+func (c codec[T]) at(v T) (place, error) {
+	if c.locate == nil {
+		return place{}, errZero
+	}
+	return c.locate(v)
+}
+
+var errZero = fmt.Errorf("%w: a zero codec; take one from a function that returns a codec, such as Integer or Bytes", ope.ErrParams)
 
 // A place is where a value stands among the codes of int64.
 type place struct {
@@ -105,7 +115,7 @@ func (c codec[T]) Domain() ope.Domain { return c.domain }
 // Encode returns the code of v: [ope.ErrDomain] if v is beyond the domain, [ErrInexact] if it is
 // between two codes, [ErrInvalid] if it has no place in the order.
 func (e Exact[T]) Encode(v T) (int64, error) {
-	p, err := e.locate(v)
+	p, err := e.at(v)
 	switch {
 	case err != nil:
 		return 0, err
@@ -148,7 +158,7 @@ const longestScale = 40
 // Encode returns the code of v: [ope.ErrDomain] if v is beyond the domain, [ErrInvalid] if it has
 // no place in the order.
 func (c Prefix[T]) Encode(v T) (int64, error) {
-	p, err := c.locate(v)
+	p, err := c.at(v)
 	switch {
 	case err != nil:
 		return 0, err
@@ -162,8 +172,11 @@ func (c codec[T]) has(p place) bool { return p.beyond == 0 && c.domain.Contains(
 
 // Decode returns the value of a code. A code that is not in the domain is [ope.ErrDomain].
 func (e Exact[T]) Decode(code int64) (T, error) {
+	var zero T
+	if e.decode == nil {
+		return zero, errZero
+	}
 	if !e.domain.Contains(code) {
-		var zero T
 		return zero, fmt.Errorf("%w: need a code in %v", ope.ErrDomain, e.domain)
 	}
 	return e.decode(code)
@@ -171,7 +184,7 @@ func (e Exact[T]) Decode(code int64) (T, error) {
 
 // Low returns the lowest code whose value is at or above v. See [Codec].
 func (e Exact[T]) Low(v T) (code int64, ok bool, err error) {
-	p, err := e.locate(v)
+	p, err := e.at(v)
 	if err == nil && p.beyond == 0 && p.between {
 		// Inwards, to the next code up. There is none above the highest of int64.
 		if p.code++; p.code == -1<<63 {
@@ -182,7 +195,7 @@ func (e Exact[T]) Low(v T) (code int64, ok bool, err error) {
 }
 
 // Low returns the code of v, or the lowest of the domain. See [Codec].
-func (c Prefix[T]) Low(v T) (code int64, ok bool, err error) { return c.low(c.locate(v)) }
+func (c Prefix[T]) Low(v T) (code int64, ok bool, err error) { return c.low(c.at(v)) }
 
 func (c codec[T]) low(p place, err error) (int64, bool, error) {
 	switch {
@@ -199,7 +212,7 @@ func (c codec[T]) low(p place, err error) (int64, bool, error) {
 // High returns the highest code that a value at or below v has. See [Codec].
 func (c codec[T]) High(v T) (code int64, ok bool, err error) {
 	// A value between two codes stands above the lower one, which is what locate returns.
-	p, err := c.locate(v)
+	p, err := c.at(v)
 	switch {
 	case err != nil:
 		return 0, false, err

@@ -19,6 +19,8 @@ import (
 //
 // Where values come along a path that nothing predicts, 192 bits can be used up. From then on values between those two share
 // a rank: their ciphertexts differ, but have no order among themselves. See [RankSize].
+//
+// Make it with [NewRanked]: the zero Ranked has no key, and its methods return [ope.ErrKey].
 type Ranked struct{ of *Scheme }
 
 // RankSize is how many bytes of a ciphertext of [Ranked] have the order of the values. The last of them is 1 where values
@@ -40,10 +42,18 @@ func NewRanked(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Rank
 }
 
 // ID implements [ope.Scheme], for example "kerschbaum-ranked/1 domain=[0,255]".
-func (r *Ranked) ID() string { return r.of.ID() }
+func (r *Ranked) ID() string { return r.base().ID() }
 
 // Domain implements [ope.Scheme].
-func (r *Ranked) Domain() ope.Domain { return r.of.Domain() }
+func (r *Ranked) Domain() ope.Domain { return r.base().Domain() }
+
+// base returns nil for the zero Ranked.
+func (r *Ranked) base() *base {
+	if r.of == nil {
+		return nil
+	}
+	return r.of.base
+}
 
 // ImmutableCiphertexts implements [ope.Immutable].
 func (r *Ranked) ImmutableCiphertexts() {}
@@ -52,7 +62,7 @@ func (r *Ranked) ImmutableCiphertexts() {}
 func (r *Ranked) LinearOrder() {}
 
 // Stats returns what this client has done so far.
-func (r *Ranked) Stats() Stats { return r.of.Stats() }
+func (r *Ranked) Stats() Stats { return r.base().Stats() }
 
 // Encrypt implements [ope.Scheme] as [Scheme.Encrypt] does.
 func (r *Ranked) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
@@ -79,6 +89,9 @@ func (r *Ranked) Check(ctx context.Context, fault func(record []byte, err error)
 
 // Parse returns the plaintext of a ciphertext, as its tag has it, without asking the index whether that gave it out.
 func (r *Ranked) Parse(c ope.Ciphertext) (int64, error) {
+	if err := r.of.made(); err != nil {
+		return 0, err
+	}
 	x, _, ok := r.of.ciphers.ParseRanked(c)
 	if !ok {
 		return 0, ope.ErrCiphertext
@@ -88,6 +101,9 @@ func (r *Ranked) Parse(c ope.Ciphertext) (int64, error) {
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext some reads.
 func (r *Ranked) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
+	if err := r.of.made(); err != nil {
+		return 0, err
+	}
 	x, rank, ok := r.of.ciphers.ParseRanked(c)
 	if !ok {
 		return 0, ope.ErrCiphertext
@@ -133,6 +149,9 @@ func (r *Ranked) around(ctx context.Context, x int64) (p rankedPlace, err error)
 // is remembered, some more. The whole domain has all ciphertexts, and is known without a read. Where values share a rank
 // with a bound, the interval has them all.
 func (r *Ranked) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, error) {
+	if err := r.of.made(); err != nil {
+		return nil, err
+	}
 	d := r.of.domain
 	within, ok := d.Intersect(lo, hi)
 	if !ok {

@@ -24,6 +24,9 @@ import (
 // With the rules as published, it copies the index to the next epoch, and others wait until that is done. If
 // another client's pass is under way, it helps to finish that one.
 func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+	if err := s.made(); err != nil {
+		return stats, err
+	}
 	if s.rules.Published {
 		return s.shards.first().rebalancePublished(ctx, progress)
 	}

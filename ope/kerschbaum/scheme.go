@@ -114,7 +114,7 @@ type base struct {
 	stats   Stats
 }
 
-// A Scheme is a client of an index. Make it with [New].
+// A Scheme is a client of an index. Make it with [New]: the zero Scheme has no key, and its methods return [ope.ErrKey].
 type Scheme struct {
 	*base
 	shards *shards
@@ -206,13 +206,34 @@ func newScheme(key ope.Key, d ope.Domain, index ope.Index, opts *Options, ranked
 
 // ID implements [ope.Scheme], for example "kerschbaum/1 domain=[0,255]" or, with a lambda,
 // "kerschbaum-published/1 domain=[0,255] lambda=2".
-func (b *base) ID() string { return b.id }
+func (b *base) ID() string {
+	if b == nil {
+		return ""
+	}
+	return b.id
+}
 
 // Domain implements [ope.Scheme].
-func (b *base) Domain() ope.Domain { return b.domain }
+func (b *base) Domain() ope.Domain {
+	if b == nil {
+		return ope.Domain{}
+	}
+	return b.domain
+}
+
+// made returns an error for the zero scheme, which no function has made. For that of [Ranked] it is nil.
+func (s *Scheme) made() error {
+	if s == nil || s.base == nil {
+		return fmt.Errorf("%w: this scheme is a zero value; make it with kerschbaum.New or NewRanked", ope.ErrKey)
+	}
+	return nil
+}
 
 // Stats returns what this client has done so far.
 func (b *base) Stats() Stats {
+	if b == nil {
+		return Stats{}
+	}
 	calls := b.index.Stats()
 	b.statsMu.Lock()
 	defer b.statsMu.Unlock()
@@ -251,6 +272,9 @@ func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
 
 // put returns where a value is, after putting it into the index if it is not there.
 func (s *Scheme) put(ctx context.Context, x int64) (at spot, err error) {
+	if err := s.made(); err != nil {
+		return at, err
+	}
 	if !s.domain.Contains(x) {
 		return at, s.outside()
 	}
@@ -282,7 +306,7 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 
 // encryptBatch is EncryptBatch for ciphertexts of a size, which a function sets.
 func (s *Scheme) encryptBatch(ctx context.Context, xs []int64, size int, set func(c ope.Ciphertext, x int64, at spot)) ([]ope.Ciphertext, error) {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(s.made(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	for i, x := range xs {
@@ -341,6 +365,9 @@ func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error
 // read. [ope.ErrStale] is a ciphertext whose value is not at its place: it has moved since. Encrypt of this client returns
 // the present one then.
 func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
+	if err := s.made(); err != nil {
+		return 0, err
+	}
 	epoch, x, at, ok := s.ciphers.Parse(c)
 	if !ok {
 		return 0, ope.ErrCiphertext
@@ -365,6 +392,10 @@ func (s *Scheme) Check(ctx context.Context, fault func(record []byte, err error)
 // check is Check with entries that a function makes.
 func (s *Scheme) check(ctx context.Context, fault func(record []byte, err error), entry func(order.Element, ope.Version) ope.Entry) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
+		if err := s.made(); err != nil {
+			yield(ope.Entry{}, err)
+			return
+		}
 		c := check.Checker{
 			Domain: s.domain, Rules: s.rules, Page: s.passPage,
 			Units:  func(shard uint32, epoch uint64) *unitio.Shard { return s.shards.get(shard, epoch).units },

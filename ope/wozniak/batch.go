@@ -20,13 +20,13 @@ const batchPart = 1 << 13
 // the context's error if ctx is cancelled. The ciphertexts lie side by side in one array, so that
 // one that is kept keeps them all in memory.
 func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(made(s.id), ctx.Err()); err != nil {
 		return nil, err
 	}
 	items := make([]item, len(xs))
 	for i, x := range xs {
-		if !s.domain.Contains(x) {
-			return nil, fmt.Errorf("value at position %d: %w", i, s.outside())
+		if err := s.check(x); err != nil {
+			return nil, fmt.Errorf("value at position %d: %w", i, err)
 		}
 		items[i] = item{s.domain.Offset(x), i}
 	}

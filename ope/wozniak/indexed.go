@@ -67,6 +67,8 @@ const unitValues = 1_000_000
 // of the keyed scheme is. Who loses the index loses the ciphertexts that were not yet given, and every writer
 // needs the index.
 //
+// Make it with [NewIndexed]: the zero Indexed has no key, and its methods return [ope.ErrKey].
+//
 // Any number of clients, in any number of processes, may share an index. Every new ciphertext is
 // committed under the condition that its unit has not changed since its neighbours were read,
 // because places are random: two clients that put values into the same gap would not collide.
@@ -200,7 +202,8 @@ func (s *Indexed) bytes(c u192) ope.Ciphertext {
 	return c.appendTo(make([]byte, 0, s.size()), s.size())
 }
 
-func (s *Indexed) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, s.domain) }
+// has returns an error unless the scheme has a key, and x is in its domain.
+func (s *Indexed) has(x int64) error { return check(s.id, s.domain, x) }
 
 // cached returns the ciphertext of an offset if it is remembered.
 func (s *Indexed) cached(x uint64) (u192, bool) {
@@ -215,8 +218,8 @@ func (s *Indexed) cached(x uint64) (u192, bool) {
 // Encrypt implements [ope.Scheme]. A value that is remembered costs no round trip, another one to
 // two where its neighbours are remembered.
 func (s *Indexed) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
-	if !s.domain.Contains(x) {
-		return nil, s.outside()
+	if err := s.has(x); err != nil {
+		return nil, err
 	}
 	if c, ok := s.cached(s.domain.Offset(x)); ok {
 		return s.bytes(c), nil
@@ -231,13 +234,13 @@ func (s *Indexed) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) 
 // EncryptBatch implements [ope.BatchEncrypter]. It commits in parts, between which other callers take
 // their turn; after an error some values may have got their ciphertexts.
 func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(made(s.id), ctx.Err()); err != nil {
 		return nil, err
 	}
 	wishes := make([]wish, len(xs))
 	for i, x := range xs {
-		if !s.domain.Contains(x) {
-			return nil, fmt.Errorf("value at position %d: %w", i, s.outside())
+		if err := s.has(x); err != nil {
+			return nil, fmt.Errorf("value at position %d: %w", i, err)
 		}
 		wishes[i].x = s.domain.Offset(x)
 	}
@@ -256,6 +259,9 @@ func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertex
 // divided and nobody has put a value beside it since. One that the index has no record of is [ope.ErrCiphertext]; one of
 // another index is always noticed, unless by chance the same string was given in both.
 func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
+	if err := made(s.id); err != nil {
+		return 0, err
+	}
 	if len(c) != s.size() {
 		return 0, ope.ErrCiphertext
 	}
@@ -331,6 +337,9 @@ func (s *Indexed) find(ctx context.Context, c ope.Ciphertext) (pair, error) {
 // later for the first time. Who keeps an interval compares what was found in it with [lo, hi] after decrypting.
 // Bounds that were encrypted have exact intervals for good.
 func (s *Indexed) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, error) {
+	if err := made(s.id); err != nil {
+		return nil, err
+	}
 	d, ok := s.domain.Intersect(lo, hi)
 	if !ok {
 		return nil, nil

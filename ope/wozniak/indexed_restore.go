@@ -30,12 +30,15 @@ type Pair struct {
 // Nobody should encrypt new values before all pairs are there: a ciphertext that is drawn earlier
 // may be in their way.
 func (s *Indexed) Restore(ctx context.Context, pairs []Pair, further ...[]Pair) (left []Pair, err error) {
+	if err := made(s.id); err != nil {
+		return nil, err
+	}
 	var chosen, all []pair
 	for i, list := range append([][]Pair{pairs}, further...) {
 		from := len(all)
 		for _, p := range list {
-			if !s.domain.Contains(p.Plaintext) {
-				return nil, s.outside()
+			if err := s.has(p.Plaintext); err != nil {
+				return nil, err
 			}
 			if len(p.Ciphertext) != s.size() {
 				return nil, ope.ErrCiphertext
@@ -90,6 +93,9 @@ func agreeing(ps, chosen []pair) []pair {
 // filled with all pairs that may be in use, also those of clients that are yet to store theirs. It may be
 // called again.
 func (s *Indexed) Seal(ctx context.Context) (pairs []Pair, sound bool, err error) {
+	if err = made(s.id); err != nil {
+		return nil, false, err
+	}
 	sound = true
 	err = s.seal(ctx, s.root, func(error) { sound = false }, func(e ope.Entry) {
 		if n := len(pairs); n == 0 || pairs[n-1].Plaintext != e.Plaintext { // neighbouring units share a pair
@@ -185,8 +191,8 @@ func (s *Indexed) close(ctx context.Context, u *unit) (never bool, err error) {
 // between its neighbours. So the pair of a value that was encrypted with another unit is kept where
 // it can be.
 func (s *Indexed) EncryptAs(ctx context.Context, p Pair) (ope.Ciphertext, error) {
-	if !s.domain.Contains(p.Plaintext) {
-		return nil, s.outside()
+	if err := s.has(p.Plaintext); err != nil {
+		return nil, err
 	}
 	if len(p.Ciphertext) != s.size() {
 		return nil, ope.ErrCiphertext
@@ -309,6 +315,10 @@ func (s *Indexed) drawEnds() (cmin, cmax u192, err error) {
 // It reads only, and clients may go on. It is meant for a client that was made for it.
 func (s *Indexed) Check(ctx context.Context, fault func(record []byte, err error)) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
+		if err := made(s.id); err != nil {
+			yield(ope.Entry{}, err)
+			return
+		}
 		stopped := false
 		err := s.check(ctx, s.root, fault, func(e ope.Entry) bool {
 			stopped = stopped || !yield(e, nil)

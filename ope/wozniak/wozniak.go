@@ -51,6 +51,7 @@
 package wozniak
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/bits"
@@ -80,7 +81,8 @@ type Options struct {
 }
 
 // A Scheme is the keyed form. It has no state, and no cache either: the upper steps, which all values
-// share, are taken again by each, and only a batch takes them once. Make it with [New].
+// share, are taken again by each, and only a batch takes them once. Make it with [New]: the
+// zero Scheme has no key, and its methods return [ope.ErrKey].
 type Scheme struct {
 	id     string
 	domain ope.Domain
@@ -159,22 +161,25 @@ func (s *Scheme) size() int { return (s.bits + 7) / 8 }
 
 // Encrypt implements [ope.Scheme].
 func (s *Scheme) Encrypt(_ context.Context, x int64) (ope.Ciphertext, error) {
-	if !s.domain.Contains(x) {
-		return nil, s.outside()
+	if err := s.check(x); err != nil {
+		return nil, err
 	}
 	return s.encode(s.tree.ciphertext(s.domain.Offset(x))), nil
 }
 
 // AppendEncrypt implements [ope.Appender].
 func (s *Scheme) AppendEncrypt(dst []byte, x int64) ([]byte, error) {
-	if !s.domain.Contains(x) {
-		return dst, s.outside()
+	if err := s.check(x); err != nil {
+		return dst, err
 	}
 	return s.tree.ciphertext(s.domain.Offset(x)).appendTo(dst, s.size()), nil
 }
 
 // Decrypt implements [ope.Scheme].
 func (s *Scheme) Decrypt(_ context.Context, c ope.Ciphertext) (int64, error) {
+	if err := made(s.id); err != nil {
+		return 0, err
+	}
 	if len(c) != s.size() {
 		return 0, ope.ErrCiphertext
 	}
@@ -188,6 +193,9 @@ func (s *Scheme) Decrypt(_ context.Context, c ope.Ciphertext) (int64, error) {
 // Intervals implements [ope.Scheme]. An interval that reaches an end of the domain is open there, so
 // that it does not disclose the ciphertext of that end.
 func (s *Scheme) Intervals(_ context.Context, lo, hi int64) ([]ope.Interval, error) {
+	if err := made(s.id); err != nil {
+		return nil, err
+	}
 	d, ok := s.domain.Intersect(lo, hi)
 	if !ok {
 		return nil, nil
@@ -209,4 +217,21 @@ func (s *Scheme) encode(c u192) ope.Ciphertext {
 	return c.appendTo(make([]byte, 0, s.size()), s.size())
 }
 
-func (s *Scheme) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, s.domain) }
+// check returns an error unless the scheme has a key, and x is in its domain.
+func (s *Scheme) check(x int64) error { return check(s.id, s.domain, x) }
+
+// check returns an error unless the scheme of an identifier has a key, and x is in its domain.
+func check(id string, d ope.Domain, x int64) error {
+	if d.Contains(x) && id != "" {
+		return nil
+	}
+	return cmp.Or(made(id), fmt.Errorf("%w %v", ope.ErrDomain, d))
+}
+
+// made returns an error for the scheme of no identifier: the zero value, which no function has made.
+func made(id string) error {
+	if id == "" {
+		return fmt.Errorf("%w: this scheme is a zero value; make it with wozniak.New or NewIndexed", ope.ErrKey)
+	}
+	return nil
+}
