@@ -31,10 +31,15 @@ import (
 // hardware module, or a local key, [Local]. It wraps one key for each database, when the
 // database is made and when its master key is rotated, and unwraps it each time that the database
 // is opened.
+//
+// Both methods must return soon once ctx is done, with its error: package store gives them the context
+// of its caller, and waits for them whatever that says. They must be safe for concurrent use. A request
+// needs a time limit of its own, since a context may have none.
 type KMS interface {
 	// Wrap encrypts and authenticates a key of 32 bytes under the newest master key. What it
 	// returns has at most [MaxWrapped] bytes and is stored as it is; it should name the master key,
-	// so that Unwrap finds the right one.
+	// so that Unwrap finds the right one. Package store has it unwrapped at once, before it is stored:
+	// a service that gives back other bytes, or none, is refused.
 	Wrap(ctx context.Context, key []byte) (wrapped []byte, err error)
 
 	// Unwrap returns the key that was wrapped. Where that was done under a master key that the
@@ -80,7 +85,8 @@ type Local struct {
 	err    error // of a key that is none
 }
 
-// NewLocal returns the Local of a master key. With the zero Key, Wrap and Unwrap are [ope.ErrKey].
+// NewLocal returns the Local of a master key. With the zero Key, Wrap and Unwrap are [ope.ErrKey]. So they are with the
+// zero Local, and with a nil one.
 func NewLocal(master ope.Key) *Local {
 	if master.IsZero() {
 		return &Local{err: fmt.Errorf("kms: %w: the zero Key holds no secret", ope.ErrKey)}
@@ -100,8 +106,8 @@ func place(header ...[]byte) seal.Place {
 
 // Wrap encrypts a key. One that has not 32 bytes is [ope.ErrKey].
 func (l *Local) Wrap(_ context.Context, key []byte) ([]byte, error) {
-	if l.err != nil {
-		return nil, l.err
+	if err := l.made(); err != nil {
+		return nil, err
 	}
 	if err := checkLength(key); err != nil {
 		return nil, err
@@ -112,8 +118,8 @@ func (l *Local) Wrap(_ context.Context, key []byte) ([]byte, error) {
 // Unwrap decrypts what Wrap made under the same master key. The errors are [ErrWrongKey],
 // [ErrTampered] and [ErrFormat].
 func (l *Local) Unwrap(_ context.Context, wrapped []byte) ([]byte, error) {
-	if l.err != nil {
-		return nil, l.err
+	if err := l.made(); err != nil {
+		return nil, err
 	}
 	switch {
 	case len(wrapped) > 0 && wrapped[0] == underPassphrase:
@@ -124,10 +130,23 @@ func (l *Local) Unwrap(_ context.Context, wrapped []byte) ([]byte, error) {
 	return unwrap(l.sealer, wrapped, place())
 }
 
+// made returns an error unless there is a key to wrap under.
+func (l *Local) made() error {
+	if l == nil || l.sealer == nil && l.err == nil {
+		return zero("key", "kms.NewLocal")
+	}
+	return l.err
+}
+
+// zero is the error of a KMS that no function has made. It says what the KMS has not, and what makes one.
+func zero(what, by string) error {
+	return fmt.Errorf("kms: %w: this KMS is a zero value, and has no %s; make it with %s", ope.ErrKey, what, by)
+}
+
 // ID returns what names the master key and commits to it, without telling anything about it: 16
-// bytes that stand in what it wrapped.
+// bytes that stand in what it wrapped. Without a key they are 0.
 func (l *Local) ID() (id [seal.KeyIDSize]byte) {
-	if l.err == nil {
+	if l.made() == nil {
 		id = l.sealer.KeyID()
 	}
 	return id

@@ -2,6 +2,7 @@ package kms
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -75,7 +76,8 @@ func (c cost) check() error {
 	return nil
 }
 
-// NewPassphrase returns the Passphrase of a passphrase, which is copied.
+// NewPassphrase returns the Passphrase of a passphrase, which is copied. With the zero Passphrase, and with a nil one, Wrap
+// and Unwrap are [ope.ErrKey].
 func NewPassphrase(passphrase []byte) (*Passphrase, error) {
 	if len(passphrase) == 0 {
 		return nil, errors.New("kms: the passphrase is empty")
@@ -86,10 +88,18 @@ func NewPassphrase(passphrase []byte) (*Passphrase, error) {
 
 // Wrap encrypts a key, under a fresh salt. One that has not 32 bytes is [ope.ErrKey].
 func (p *Passphrase) Wrap(ctx context.Context, key []byte) ([]byte, error) {
-	if err := checkLength(key); err != nil {
+	if err := cmp.Or(p.made(), checkLength(key)); err != nil {
 		return nil, err
 	}
 	return p.wrap(ctx, key, usual)
+}
+
+// made returns an error unless there is a passphrase.
+func (p *Passphrase) made() error {
+	if p == nil || p.passphrase == nil {
+		return zero("passphrase", "kms.NewPassphrase")
+	}
+	return nil
 }
 
 func (p *Passphrase) wrap(ctx context.Context, key []byte, c cost) ([]byte, error) {
@@ -111,6 +121,9 @@ func (p *Passphrase) wrap(ctx context.Context, key []byte, c cost) ([]byte, erro
 // The errors are [ErrWrongKey], [ErrTampered], [ErrFormat] and those of ctx. Who changes the cost
 // or the salt of a wrapped key makes it unreadable: that is ErrWrongKey, too.
 func (p *Passphrase) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error) {
+	if err := p.made(); err != nil {
+		return nil, err
+	}
 	switch {
 	case len(wrapped) > 0 && wrapped[0] == underKey:
 		return nil, fmt.Errorf("%w: the database is opened with a key, not with a passphrase", ErrWrongKey)

@@ -92,7 +92,7 @@ const (
 // NewProgram returns the Program that is started by a command: the program, which is searched in
 // the folders of PATH unless its name has a separator of paths, and its arguments. A program that
 // is not there is [fs.ErrNotExist]. Other users see the command while it runs: it must have no
-// secret.
+// secret. With the zero Program, and with a nil one, Wrap and Unwrap are [ope.ErrKey].
 func NewProgram(command []string, opts *ProgramOptions) (*Program, error) {
 	p := &Program{command: slices.Clone(command), timeout: usualTimeout}
 	if opts != nil && opts.Timeout != 0 {
@@ -142,6 +142,9 @@ func findProgram(name string) error {
 // Wrap has the program wrap a key of 32 bytes. The errors are [ErrUnavailable], those of ctx, and
 // others that are worth no repetition.
 func (p *Program) Wrap(ctx context.Context, key []byte) ([]byte, error) {
+	if err := p.made(); err != nil {
+		return nil, err
+	}
 	check, err := checkOf(key)
 	if err != nil {
 		return nil, fmt.Errorf("kms: wrap: %w", err)
@@ -162,6 +165,9 @@ func (p *Program) Wrap(ctx context.Context, key []byte) ([]byte, error) {
 // [ErrTampered], [ErrFormat], [ErrUnavailable], those of ctx, and others that are worth no
 // repetition. The program is not started for what another kind of KMS has wrapped.
 func (p *Program) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error) {
+	if err := p.made(); err != nil {
+		return nil, err
+	}
 	switch {
 	case len(wrapped) > 0 && wrapped[0] == underKey:
 		return nil, fmt.Errorf("%w: the database is opened with a key, not with a program", ErrWrongKey)
@@ -184,6 +190,14 @@ func (p *Program) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: program %s unwraps another key than was wrapped", ErrWrongKey, p.name())
 	}
 	return key, nil
+}
+
+// made returns an error unless there is a program.
+func (p *Program) made() error {
+	if p == nil || len(p.command) == 0 {
+		return zero("program", "kms.NewProgram")
+	}
+	return nil
 }
 
 // checkOf returns what commits to a key and tells nothing about it.

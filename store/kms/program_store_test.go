@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -91,4 +92,31 @@ func TestErrorsOfProgramsInAStore(t *testing.T) {
 	}
 	_, err = store.Open(background, db, local, nil)
 	require.NoError(t, err)
+}
+
+// What no function has made has no key. A database is not opened with it, and nothing panics.
+func TestZeroServicesHaveNoKey(t *testing.T) {
+	db := drivertest.NewMemory()
+	st, err := store.Open(background, db, kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	for _, service := range []kms.KMS{
+		&kms.Local{}, (*kms.Local)(nil), kms.NewLocal(ope.Key{}),
+		&kms.Passphrase{}, (*kms.Passphrase)(nil), &kms.Program{}, (*kms.Program)(nil),
+	} {
+		_, err := service.Wrap(background, make([]byte, ope.KeySize))
+		require.ErrorIs(t, err, ope.ErrKey, "%T", service)
+		for _, wrapped := range [][]byte{nil, {2}, {'p'}, {'x'}, make([]byte, 64)} {
+			_, err = service.Unwrap(background, wrapped)
+			require.ErrorIs(t, err, ope.ErrKey, "%T", service)
+		}
+		for _, in := range []driver.DB{db, drivertest.NewMemory()} {
+			_, err = store.Open(background, in, service, nil)
+			require.ErrorIs(t, err, ope.ErrKey, "%T", service)
+			require.False(t, store.Retryable(err))
+		}
+		require.ErrorIs(t, st.RotateMaster(background, service), ope.ErrKey, "%T", service)
+		if l, ok := service.(*kms.Local); ok {
+			require.Zero(t, l.ID())
+		}
+	}
 }
