@@ -19,6 +19,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/given"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -45,7 +46,7 @@ func TestForeignDirectory(t *testing.T) {
 	c := keyspace(t)
 	s := session(t)
 	defer s.Close()
-	require.NoError(t, s.Query("CREATE KEYSPACE "+c.Keyspace+" WITH replication = "+replicationLiteral(c.Replication)).Exec())
+	require.NoError(t, s.Query("CREATE KEYSPACE "+c.Keyspace+" WITH replication = "+given.Literal(c.Replication)).Exec())
 	require.NoError(t, s.Query("CREATE TABLE "+c.Keyspace+".rangecrypt_families (id int PRIMARY KEY, what text)").Exec())
 	_, err := Open(t.Context(), c)
 	require.ErrorIs(t, err, driver.ErrLayout)
@@ -65,7 +66,7 @@ func TestMustExist(t *testing.T) {
 		require.ErrorContains(t, err, "there is no store in keyspace")
 	}
 	refused()
-	require.NoError(t, s.Query("CREATE KEYSPACE "+c.Keyspace+" WITH replication = "+replicationLiteral(c.Replication)).Exec())
+	require.NoError(t, s.Query("CREATE KEYSPACE "+c.Keyspace+" WITH replication = "+given.Literal(c.Replication)).Exec())
 	require.NoError(t, s.Query("CREATE TABLE "+c.Keyspace+".things (id int PRIMARY KEY)").Exec())
 	refused()
 	var tables int
@@ -218,6 +219,20 @@ func TestConsistencyThatReplicationCannotGive(t *testing.T) {
 	require.ErrorAs(t, err, &unavailable)
 	require.ErrorContains(t, err, "needs 4 replicas")
 	require.ErrorContains(t, err, "lower the replication")
+}
+
+// What only the server can refuse, it is said to be about the replication, which is shown.
+func TestReplicationThatTheServerRefuses(t *testing.T) {
+	for _, options := range []map[string]string{
+		{"class": "NetworkTopologyStrategy", "nowhere": "3"},
+		{"class": "NoSuchStrategy", "replication_factor": "1"},
+	} {
+		c := keyspace(t)
+		c.Replication = options
+		_, err := Open(t.Context(), c)
+		require.ErrorContains(t, err, "make the keyspace with the replication "+given.Literal(options)+": ")
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
 }
 
 func TestFamiliesMadeAtTheSameTime(t *testing.T) {

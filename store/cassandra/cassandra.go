@@ -56,6 +56,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/given"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -111,7 +112,7 @@ type Options struct {
 type Config struct {
 	Options
 
-	// Hosts are the nodes to ask for the others, as host or host:port. At least one.
+	// Hosts are the nodes to ask for the others, as host or host:port. At least one. An IPv6 address is ::1 or [::1]:port.
 	Hosts []string
 
 	// Port is that of hosts without one. Default 9042.
@@ -278,8 +279,6 @@ func (o *Options) check() error {
 		return fmt.Errorf("cassandra: SpeculateAfter is %v", o.SpeculateAfter)
 	case o.MaxClockSkew < 0:
 		return fmt.Errorf("cassandra: MaxClockSkew is %v", o.MaxClockSkew)
-	case len(o.Replication) > 0 && o.Replication["class"] == "":
-		return errors.New(`cassandra: Replication names no class; give "SimpleStrategy" with a "replication_factor", or "NetworkTopologyStrategy" with a number for each data centre`)
 	}
 	switch o.Consistency {
 	case 0, gocql.EachQuorum, gocql.All: // 0 is gocql's ANY, which can read nothing
@@ -294,7 +293,7 @@ func (o *Options) check() error {
 	default:
 		return fmt.Errorf("cassandra: Consistency %v would not read what other clients have written; take QUORUM, EACH_QUORUM or ALL, or LOCAL_QUORUM with a Datacentre", o.Consistency)
 	}
-	return nil
+	return given.Replication(o.Replication)
 }
 
 // validName reports whether a name needs no quotes, nor could end one.
@@ -317,8 +316,6 @@ func (c *Config) check() error {
 		return errors.New("cassandra: a password without a user name")
 	case c.Username != "" && c.TLS == nil && !c.AllowPlaintextPassword:
 		return errors.New("cassandra: the password would be sent unencrypted: set TLS, or AllowPlaintextPassword where the network is trusted")
-	case slices.Contains(c.Hosts, ""):
-		return errors.New("cassandra: a host is empty")
 	case c.Port < 0 || c.Port > 65535:
 		return fmt.Errorf("cassandra: Port is %d, need 1 to 65535, or 0 for 9042", c.Port)
 	case c.Timeout < 0:
@@ -326,7 +323,7 @@ func (c *Config) check() error {
 	case c.ConnectTimeout < 0:
 		return fmt.Errorf("cassandra: ConnectTimeout is %v", c.ConnectTimeout)
 	}
-	return nil
+	return given.Hosts(c.Hosts)
 }
 
 // cluster returns the configuration of gocql.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/given"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -82,7 +82,10 @@ func (db *DB) prepare(ctx context.Context) error {
 	case errors.Is(err, gocql.ErrNotFound) && db.options.MustExist:
 		return db.missing()
 	case errors.Is(err, gocql.ErrNotFound):
-		err = db.change(ctx, fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s WITH replication = %s", db.keyspace, replicationLiteral(db.options.Replication)))
+		replication := given.Literal(db.options.Replication)
+		if err = db.change(ctx, fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s WITH replication = %s", db.keyspace, replication)); refusesOptions(err) {
+			return db.failedPart(ctx, "make the keyspace with the replication "+replication, err)
+		}
 	}
 	if err != nil {
 		return db.failedPart(ctx, "make the keyspace", err)
@@ -542,16 +545,4 @@ func directoryID(keyspace string) gocql.UUID {
 	id[6] = id[6]&0x0f | 0x80 // version 8, custom
 	id[8] = id[8]&0x3f | 0x80
 	return id
-}
-
-func replicationLiteral(options map[string]string) string {
-	if len(options) == 0 {
-		options = map[string]string{"class": "SimpleStrategy", "replication_factor": "1"}
-	}
-	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(options)) {
-		parts = append(parts, quote(k)+": "+quote(options[k]))
-	}
-	return "{" + strings.Join(parts, ", ") + "}"
 }

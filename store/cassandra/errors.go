@@ -134,6 +134,12 @@ func kindOf(err error) (advice string, kind error) {
 	return "", nil
 }
 
+// refusesOptions reports whether the server does not take what a statement sets.
+func refusesOptions(err error) bool {
+	var request gocql.RequestError
+	return errors.As(err, &request) && (request.Code() == gocql.ErrCodeConfig || request.Code() == gocql.ErrCodeInvalid)
+}
+
 // unableTo begins what Cassandra says, with the code of a refusal, when it cannot read who may do what.
 const unableTo = "Unable to perform auth"
 

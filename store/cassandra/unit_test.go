@@ -411,13 +411,15 @@ func TestInvalidConfigurations(t *testing.T) {
 		"Port is 65536":       func(c *Config) { c.Port = 65536 },
 		"a host is empty":     func(c *Config) { c.Hosts = []string{"h", ""} },
 		"no class":            func(c *Config) { c.Replication = map[string]string{"dc1": "3"} },
+		"Replication has":     func(c *Config) { c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": "3'; DROP"} },
+		"is not HOST":         func(c *Config) { c.Hosts = []string{"h", "http://x"} },
 	} {
 		c := good
 		change(&c)
 		_, err := Open(t.Context(), c)
 		require.Error(t, err, name)
 		require.NotErrorIs(t, err, driver.ErrUnavailable, name)
-		if strings.Contains(name, " is ") {
+		if strings.Contains(name, " is ") || strings.Contains(name, "is not") || strings.Contains(name, " has") {
 			require.ErrorContains(t, err, name)
 		}
 	}
@@ -458,11 +460,6 @@ func TestAdviceOnRights(t *testing.T) {
 	} {
 		require.Equal(t, advice, refusalAdvice(message))
 	}
-}
-
-func TestReplicationLiteral(t *testing.T) {
-	require.Equal(t, "{'class': 'SimpleStrategy', 'replication_factor': '1'}", replicationLiteral(nil))
-	require.Equal(t, "{'class': 'NetworkTopologyStrategy', 'dc''1': '3'}", replicationLiteral(map[string]string{"class": "NetworkTopologyStrategy", "dc'1": "3"}))
 }
 
 // A fakeError is what the server may answer.
