@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"sort"
 
@@ -345,7 +344,7 @@ func (s *shard) freeze(ctx context.Context) (p unit.Page, is unit.Part, frozen [
 		moved: order.Moved{From: rules.From, To: next.Label},
 		free:  free,
 		run:   []order.Element{is.Rules(s.rules).Low(), next},
-	}, ope.Change{Deletes: keysOf(taken)})
+	}, ope.Change{Deletes: order.KeysOf(taken)})
 	if err == nil && !applied {
 		_, _, err = s.latest(ctx, p.Unit)
 	}
@@ -358,17 +357,10 @@ func (s *shard) freeze(ctx context.Context) (p unit.Page, is unit.Part, frozen [
 	return p, is, frozen, nil
 }
 
-func keysOf(elements []order.Element) (keys [][]byte) {
-	for _, e := range elements {
-		keys = append(keys, e.Label.Bytes())
-	}
-	return keys
-}
-
 // endDivision deletes what was taken last of a unit, and says that no more is to be handed over.
 func (s *shard) endDivision(ctx context.Context, p unit.Page, is unit.Part, taken []order.Element) error {
 	is.Until, is.N, is.Since, is.Given = order.Label{}, 0, 0, order.Element{}
-	ended, err := s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: keysOf(taken)})
+	ended, err := s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: order.KeysOf(taken)})
 	if err != nil {
 		return err
 	}
@@ -400,7 +392,7 @@ func (s *shard) handOver(ctx context.Context, p unit.Page) error {
 	}
 	if is.Gives() {
 		is.N, is.Since, is.Given = 0, 0, order.Element{}
-		_, err = s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: keysOf(frozen)})
+		_, err = s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: order.KeysOf(frozen)})
 	} else {
 		err = s.endDivision(ctx, p, is, frozen)
 	}
@@ -452,7 +444,7 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 		}
 		if !known {
 			if is.High.Label.Less(of.Given.Label) {
-				return false, errHole(p.Unit)
+				return false, p.Unit.Corrupt(order.ErrHole)
 			}
 			return false, nil
 		}
@@ -569,12 +561,7 @@ func (s *Scheme) below(ctx context.Context, sh *shard, epoch uint64, x int64) er
 	u := sh.unit(epoch)
 	p, _, err := sh.latest(ctx, u)
 	if err == nil && p.Meta.State != ope.StateRetired && x >= p.PartOf().High.Value {
-		err = errHole(u)
+		err = u.Corrupt(order.ErrHole)
 	}
 	return err
-}
-
-// errHole says that values, which only one of two neighbours can have, have no place in either.
-func errHole(u *unit.Unit) error {
-	return u.Corrupt(fmt.Errorf("%w: nobody has the values between its own and those of its neighbour", order.ErrCorrupt))
 }

@@ -16,14 +16,8 @@ func (b *base) most() int { return min(b.limit, b.full) }
 // weight returns how many values a mark stands for.
 func (b *base) weight() int { return max(1, b.most()/unitio.MarksAtLimit) }
 
-// room returns how many values a client may count before it refuses more: four standard deviations
-// above the limit where they are estimated, so that an index takes as many as it was told to.
-func (b *base) room() int {
-	if b.weight() == 1 {
-		return b.most()
-	}
-	return b.most() + b.most()/8 // 4/sqrt(MarksAtLimit)
-}
+// room returns how many values a client may count before it refuses more.
+func (b *base) room() int { return unitio.Room(b.most(), b.weight()) }
 
 // A tally is what a client knows of the number of values in a unit. It is guarded by shard.mu.
 type tally struct {

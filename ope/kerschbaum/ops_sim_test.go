@@ -258,7 +258,7 @@ func rankedIntervals(lo, hi int64) operation {
 			_, u := w.current()
 			before = u.elements
 		})
-		ivs, err := (&Ranked{c.scheme}).Intervals(context.Background(), lo, hi)
+		ivs, err := (&Ranked{*c.scheme}).Intervals(context.Background(), lo, hi)
 		if !c.ended("Intervals", err) {
 			return
 		}

@@ -23,12 +23,9 @@ import (
 // Where the index has several units, the version is that of both units where the bounds are, together. A value that is just being
 // handed over from one to another is put into the other first, for which the client must be allowed to write.
 func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, error) {
-	if err := s.made(); err != nil {
-		return nil, err
-	}
-	within, ok := s.domain.Intersect(lo, hi)
+	within, ok := s.orZero().domain.Intersect(lo, hi)
 	if !ok {
-		return nil, nil
+		return nil, s.made()
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -177,12 +174,9 @@ func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, e
 
 // each calls yield for the values of Range until it returns false.
 func (s *Scheme) each(ctx context.Context, lo, hi int64, yield func(order.Element, ope.Version) bool) error {
-	if err := s.made(); err != nil {
-		return err
-	}
-	within, ok := s.domain.Intersect(lo, hi)
+	within, ok := s.orZero().domain.Intersect(lo, hi)
 	if !ok {
-		return nil
+		return s.made()
 	}
 	return s.read(ctx, &reading{Domain: within}, yield)
 }

@@ -2,6 +2,7 @@ package kerschbaum
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"iter"
 
@@ -21,7 +22,7 @@ import (
 // a rank: their ciphertexts differ, but have no order among themselves. See [RankSize].
 //
 // Make it with [NewRanked]: the zero Ranked has no key, and its methods return [ope.ErrKey].
-type Ranked struct{ of *Scheme }
+type Ranked struct{ of Scheme }
 
 // RankSize is how many bytes of a ciphertext of [Ranked] have the order of the values. The last of them is 1 where values
 // share what is before it, and otherwise 0.
@@ -38,22 +39,14 @@ func NewRanked(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Rank
 	if err != nil {
 		return nil, err
 	}
-	return &Ranked{s}, nil
+	return &Ranked{*s}, nil
 }
 
 // ID implements [ope.Scheme], for example "kerschbaum-ranked/1 domain=[0,255]".
-func (r *Ranked) ID() string { return r.base().ID() }
+func (r *Ranked) ID() string { return r.of.ID() }
 
 // Domain implements [ope.Scheme].
-func (r *Ranked) Domain() ope.Domain { return r.base().Domain() }
-
-// base returns nil for the zero Ranked.
-func (r *Ranked) base() *base {
-	if r.of == nil {
-		return nil
-	}
-	return r.of.base
-}
+func (r *Ranked) Domain() ope.Domain { return r.of.Domain() }
 
 // ImmutableCiphertexts implements [ope.Immutable].
 func (r *Ranked) ImmutableCiphertexts() {}
@@ -62,7 +55,7 @@ func (r *Ranked) ImmutableCiphertexts() {}
 func (r *Ranked) LinearOrder() {}
 
 // Stats returns what this client has done so far.
-func (r *Ranked) Stats() Stats { return r.base().Stats() }
+func (r *Ranked) Stats() Stats { return r.of.Stats() }
 
 // Encrypt implements [ope.Scheme] as [Scheme.Encrypt] does.
 func (r *Ranked) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
@@ -89,24 +82,18 @@ func (r *Ranked) Check(ctx context.Context, fault func(record []byte, err error)
 
 // Parse returns the plaintext of a ciphertext, as its tag has it, without asking the index whether that gave it out.
 func (r *Ranked) Parse(c ope.Ciphertext) (int64, error) {
-	if err := r.of.made(); err != nil {
-		return 0, err
-	}
-	x, _, ok := r.of.ciphers.ParseRanked(c)
+	x, _, ok := r.of.orZero().ciphers.ParseRanked(c)
 	if !ok {
-		return 0, ope.ErrCiphertext
+		return 0, cmp.Or(r.of.made(), ope.ErrCiphertext)
 	}
 	return x, nil
 }
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext some reads.
 func (r *Ranked) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
-	if err := r.of.made(); err != nil {
-		return 0, err
-	}
-	x, rank, ok := r.of.ciphers.ParseRanked(c)
+	x, rank, ok := r.of.orZero().ciphers.ParseRanked(c)
 	if !ok {
-		return 0, ope.ErrCiphertext
+		return 0, cmp.Or(r.of.made(), ope.ErrCiphertext)
 	}
 	is, err := r.around(ctx, x)
 	if err == nil && (!is.there || is.at.Rank != rank) {
@@ -149,13 +136,10 @@ func (r *Ranked) around(ctx context.Context, x int64) (p rankedPlace, err error)
 // is remembered, some more. The whole domain has all ciphertexts, and is known without a read. Where values share a rank
 // with a bound, the interval has them all.
 func (r *Ranked) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, error) {
-	if err := r.of.made(); err != nil {
-		return nil, err
-	}
-	d := r.of.domain
+	d := r.of.orZero().domain
 	within, ok := d.Intersect(lo, hi)
 	if !ok {
-		return nil, nil
+		return nil, r.of.made()
 	}
 	iv := ope.Interval{Start: make(ope.Ciphertext, unit.RankedSize), End: append(bytes.Repeat([]byte{0xff}, unit.RankedSize), 0)}
 	var reads []func() error
@@ -174,11 +158,11 @@ func (r *Ranked) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		at(within.Min, func(p rankedPlace) {
 			switch {
 			case p.there:
-				iv.Start = bound(p.at.Rank, 0)
+				iv.Start = unit.RankedBound(p.at.Rank, 0)
 			case p.below != nil && p.below.Rank.Shared:
-				iv.Start = bound(p.below.Rank, 0)
+				iv.Start = unit.RankedBound(p.below.Rank, 0)
 			case p.below != nil:
-				iv.Start = bound(p.below.Rank, 1)
+				iv.Start = unit.RankedBound(p.below.Rank, 1)
 			}
 		})
 	}
@@ -186,9 +170,9 @@ func (r *Ranked) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		at(within.Max, func(p rankedPlace) {
 			switch {
 			case p.there, p.at != nil && p.at.Rank.Shared: // what is below may share it
-				iv.End = bound(p.at.Rank, 1)
+				iv.End = unit.RankedBound(p.at.Rank, 1)
 			case p.at != nil:
-				iv.End = bound(p.at.Rank, 0)
+				iv.End = unit.RankedBound(p.at.Rank, 0)
 			}
 		})
 	}
@@ -196,12 +180,4 @@ func (r *Ranked) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		return nil, err
 	}
 	return []ope.Interval{iv}, nil
-}
-
-// bound returns a string that all ciphertexts of a rank are at or above, and those of lower ranks are not; or, with 1, one that
-// is above all ciphertexts of the rank, and at or below those of higher ranks.
-func bound(of order.Rank, above byte) ope.Ciphertext {
-	c := append(of.Append(nil), make([]byte, unit.RankedSize-RankSize)...)
-	c[RankSize-1] += above
-	return c
 }

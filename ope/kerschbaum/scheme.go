@@ -53,6 +53,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/check"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/params"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
@@ -162,31 +163,13 @@ func newScheme(key ope.Key, d ope.Domain, index ope.Index, opts *Options, ranked
 	o.CacheValues = cmp.Or(o.CacheValues, 1_000_000)
 	o.Limit = cmp.Or(o.Limit, 100_000_000)
 	o.UnitValues = cmp.Or(o.UnitValues, 1_000_000)
-	switch {
-	case len(o.Name) > unit.MaxName:
-		return nil, fmt.Errorf("%w: the name has %d bytes, at most %d are allowed", ope.ErrParams, len(o.Name), unit.MaxName)
-	case o.CacheValues < 4096:
-		return nil, fmt.Errorf("%w: a cache of %d values, need at least 4096", ope.ErrParams, o.CacheValues)
-	case o.Limit < 1:
-		return nil, fmt.Errorf("%w: a limit of %d values, need at least 1", ope.ErrParams, o.Limit)
-	case o.UnitValues < 64:
-		return nil, fmt.Errorf("%w: units of %d values, need at least 64", ope.ErrParams, o.UnitValues)
-	case ranked && o.Lambda != 0:
-		return nil, fmt.Errorf("%w: lambda %d, but the rules as published have no ranks", ope.ErrParams, o.Lambda)
-	case o.Lambda == 1 || o.Lambda < 0:
-		return nil, fmt.Errorf("%w: lambda %d, need at least 2, or 0 for the default rules", ope.ErrParams, o.Lambda)
+	given := params.Sizes{Name: o.Name, Lambda: o.Lambda, CacheValues: o.CacheValues, Limit: o.Limit, UnitValues: o.UnitValues, Ranked: ranked}
+	if err := given.Check(); err != nil {
+		return nil, err
 	}
-	id, r := fmt.Sprintf("kerschbaum/1 domain=%s", d), order.DefaultRules()
-	purpose := "ciphertext"
-	if ranked {
-		id, purpose, r.RankBits = fmt.Sprintf("kerschbaum-ranked/1 domain=%s", d), "ranked", order.RankBits
-	}
-	if o.Lambda != 0 {
-		var err error
-		if r, err = order.PublishedRules(d, o.Lambda); err != nil {
-			return nil, err
-		}
-		id = fmt.Sprintf("kerschbaum-published/1 domain=%s lambda=%d", d, o.Lambda)
+	id, r, purpose, err := given.Rules(d)
+	if err != nil {
+		return nil, err
 	}
 	b := &base{
 		id: id, name: o.Name, domain: d, rules: r, limit: o.Limit, cache: o.CacheValues,
@@ -206,12 +189,7 @@ func newScheme(key ope.Key, d ope.Domain, index ope.Index, opts *Options, ranked
 
 // ID implements [ope.Scheme], for example "kerschbaum/1 domain=[0,255]" or, with a lambda,
 // "kerschbaum-published/1 domain=[0,255] lambda=2".
-func (b *base) ID() string {
-	if b == nil {
-		return ""
-	}
-	return b.id
-}
+func (b *base) ID() string { return b.orZero().id }
 
 // Domain implements [ope.Scheme].
 func (b *base) Domain() ope.Domain {
@@ -221,19 +199,22 @@ func (b *base) Domain() ope.Domain {
 	return b.domain
 }
 
-// made returns an error for the zero scheme, which no function has made. For that of [Ranked] it is nil.
-func (s *Scheme) made() error {
-	if s == nil || s.base == nil {
-		return fmt.Errorf("%w: this scheme is a zero value; make it with kerschbaum.New or NewRanked", ope.ErrKey)
+// orZero returns b or, for the zero scheme, which no function has made, what has no values.
+func (b *base) orZero() *base { return cmp.Or(b, nothingMade) }
+
+var nothingMade = &base{domain: ope.Domain{Min: 0, Max: -1}}
+
+// made returns an error for the zero scheme.
+func (b *base) made() error {
+	if b == nil {
+		return params.ErrZero
 	}
 	return nil
 }
 
 // Stats returns what this client has done so far.
 func (b *base) Stats() Stats {
-	if b == nil {
-		return Stats{}
-	}
+	b = b.orZero()
 	calls := b.index.Stats()
 	b.statsMu.Lock()
 	defer b.statsMu.Unlock()
@@ -254,14 +235,12 @@ func (b *base) entry(e order.Element, v ope.Version) ope.Entry {
 	return ope.Entry{Plaintext: e.Value, Ciphertext: b.ciphers.Of(v.Epoch, e.Value, e.Label), Version: v}
 }
 
-func (b *base) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, b.domain) }
+func (b *base) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, b.Domain()) }
 
 // Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a
 // commit, and before that, if the client does not remember what is around it, some reads. If ctx
 // ends, the value may or may not be in the index.
-//
-// What the client remembers can be from before a rebalancing by another client, of which nothing has told it yet. Where
-// that matters, take the ciphertext and its version from [Scheme.Range], which reads the index.
+// What the client remembers may be out of date: see Clients above.
 func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
 	at, err := s.put(ctx, x)
 	if err != nil {
@@ -272,11 +251,8 @@ func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
 
 // put returns where a value is, after putting it into the index if it is not there.
 func (s *Scheme) put(ctx context.Context, x int64) (at spot, err error) {
-	if err := s.made(); err != nil {
-		return at, err
-	}
-	if !s.domain.Contains(x) {
-		return at, s.outside()
+	if !s.orZero().domain.Contains(x) {
+		return at, cmp.Or(s.made(), s.outside())
 	}
 	err = s.at(ctx, x, func(sh *shard) error {
 		var ok bool
@@ -297,7 +273,7 @@ func (s *Scheme) put(ctx context.Context, x int64) (at spot, err error) {
 
 // EncryptBatch implements [ope.BatchEncrypter]. Some hundred new values share a commit. If it fails,
 // some of the values may be in the index. The ciphertexts lie side by side in one array, so that
-// one that is kept keeps them all in memory. Those that the client remembers may be out of date, as with [Scheme.Encrypt].
+// one that is kept keeps them all in memory. What the client remembers may be out of date: see Clients above.
 func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
 	return s.encryptBatch(ctx, xs, unit.CiphertextSize, func(c ope.Ciphertext, x int64, at spot) {
 		s.ciphers.Put(c, at.version.Epoch, x, at.label)
@@ -362,15 +338,11 @@ func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error
 }
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext a
-// read. [ope.ErrStale] is a ciphertext whose value is not at its place: it has moved since. Encrypt of this client returns
-// the present one then.
+// read. [ope.ErrStale] is a ciphertext whose value has moved since: Encrypt of this client returns the present one.
 func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
-	if err := s.made(); err != nil {
-		return 0, err
-	}
-	epoch, x, at, ok := s.ciphers.Parse(c)
+	epoch, x, at, ok := s.orZero().ciphers.Parse(c)
 	if !ok {
-		return 0, ope.ErrCiphertext
+		return 0, cmp.Or(s.made(), ope.ErrCiphertext)
 	}
 	if err := s.at(ctx, x, func(sh *shard) error { return sh.decrypt(ctx, epoch, x, at) }); err != nil {
 		return 0, err

@@ -17,6 +17,9 @@ import (
 // returned wrapped.
 var ErrCorrupt = errors.New("corrupt index")
 
+// ErrHole is that values, which only one of two neighbours can have, have no place in either.
+var ErrHole = fmt.Errorf("%w: nobody has the values between its own and those of its neighbour", ErrCorrupt)
+
 // LabelSize is the length of a label in bytes.
 const LabelSize = 16
 
@@ -167,6 +170,14 @@ type Element struct {
 	Label Label
 	Shape Shape
 	Rank  Rank // zero in an index without ranks
+}
+
+// KeysOf returns the labels of elements as the keys of their records.
+func KeysOf(elements []Element) (keys [][]byte) {
+	for _, e := range elements {
+		keys = append(keys, e.Label.Bytes())
+	}
+	return keys
 }
 
 // Rises reports whether b can be above a, which is any element below: whether value and rank say so.

@@ -52,7 +52,7 @@ func (t *Ciphers) Put(out ope.Ciphertext, epoch uint64, x int64, c order.Label) 
 // Parse returns what a ciphertext holds. It reports false for what was never a ciphertext of the
 // scheme, but with probability 2^-32; the index decides in any case.
 func (t *Ciphers) Parse(c ope.Ciphertext) (epoch uint64, x int64, at order.Label, ok bool) {
-	if len(c) != CiphertextSize {
+	if t == nil || len(c) != CiphertextSize {
 		return 0, 0, order.Label{}, false
 	}
 	at, _ = order.ParseLabel(c[:order.LabelSize])
@@ -96,9 +96,9 @@ func (t *Ciphers) mask(dst, c []byte) {
 }
 
 // ParseRanked returns what the ciphertext of a value with a rank holds. It reports false for what was never one, but
-// with probability 2^-64; the index decides in any case.
+// with probability 2^-64; the index decides in any case. No Ciphers know none.
 func (t *Ciphers) ParseRanked(c ope.Ciphertext) (x int64, r order.Rank, ok bool) {
-	if len(c) != RankedSize {
+	if t == nil || len(c) != RankedSize {
 		return 0, r, false
 	}
 	r, ok = order.ParseRank(c[:order.RankSize])
@@ -114,6 +114,14 @@ func (t *Ciphers) ParseRanked(c ope.Ciphertext) (x int64, r order.Rank, ok bool)
 // Bound returns the lowest string at or above the ciphertexts of a label.
 func Bound(c order.Label) ope.Ciphertext {
 	return append(c.Bytes(), make([]byte, CiphertextSize-order.LabelSize)...)
+}
+
+// RankedBound returns a string that all ciphertexts of a rank are at or above, and those of lower ranks are not; or, with 1,
+// one that is above all ciphertexts of the rank, and at or below those of higher ranks.
+func RankedBound(of order.Rank, above byte) ope.Ciphertext {
+	c := append(of.Append(nil), make([]byte, RankedSize-order.RankSize)...)
+	c[order.RankSize-1] += above
+	return c
 }
 
 // Top returns the bound that is above every ciphertext.

@@ -17,6 +17,15 @@ import (
 // 1/sqrt(MarksAtLimit). An index that takes fewer values counts each.
 const MarksAtLimit = 1024
 
+// Room returns how many values may be counted before more are refused, of which each mark stands for some: four standard
+// deviations above the limit where they are estimated, so that an index takes as many as it was told to.
+func Room(limit, weight int) int {
+	if weight == 1 {
+		return limit
+	}
+	return limit + limit/8 // 4/sqrt(MarksAtLimit)
+}
+
 // CountValues returns about how many values a unit has.
 func (s *Shard) CountValues(ctx context.Context, epoch uint64) (int, error) {
 	u := s.Unit(epoch)

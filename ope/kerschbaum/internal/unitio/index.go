@@ -31,6 +31,9 @@ func New(index ope.Index, codec *unit.Codec) *Index { return &Index{index: index
 
 // Stats returns what was called so far.
 func (x *Index) Stats() Stats {
+	if x == nil {
+		return Stats{} // of the zero scheme
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.stats
