@@ -10,7 +10,9 @@ import "context"
 // every change is made under. The server sees record keys (ciphertexts) and meta; record values
 // are sealed by the caller.
 //
-// All methods may be called from several goroutines at a time, and from several processes.
+// All methods may be called from several goroutines at a time, and from several processes. They must
+// return soon once their ctx is done. Schemes call them in goroutines of their own, too: if one panics,
+// so does the call of the scheme that needed it.
 type Index interface {
 	// Read returns the meta of a unit and its records with from <= key < to, in ascending order,
 	// both as they were at one instant. A nil from or to is unbounded. At most limit records are

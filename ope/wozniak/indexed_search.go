@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -295,12 +294,11 @@ func (s *Indexed) together(n int, do func(i int) bool) {
 		for i := int(next.Add(1)) - 1; i < n && do(i); i = int(next.Add(1)) - 1 {
 		}
 	}
-	var wg sync.WaitGroup
-	for range min(s.parallel, n) - 1 {
-		wg.Go(work)
-	}
-	work()
-	wg.Wait()
+	workers := max(1, min(s.parallel, n))
+	_ = reads.Parallel(workers, workers, func(int) error {
+		work()
+		return nil
+	})
 }
 
 // learn returns the pairs of a page, after it has remembered them.

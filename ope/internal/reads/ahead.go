@@ -40,6 +40,7 @@ func (a *Ahead) Read(from, to []byte) (ope.View, error) {
 	case p == nil:
 	case bytes.Equal(p.from, from) && bytes.Equal(p.to, to):
 		<-p.done
+		Throw(p.err)
 	default:
 		<-p.done // so that no more than one is read at a time
 		p = nil
@@ -53,6 +54,7 @@ func (a *Ahead) Read(from, to []byte) (ope.View, error) {
 		a.next = next
 		go func() {
 			defer close(next.done)
+			defer Catch(&next.err)
 			next.view, next.err = a.read(a.ctx, next.from, next.to)
 		}()
 	}
