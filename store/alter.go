@@ -23,12 +23,14 @@ func AddColumn(c Column) Change {
 // database has that, and in the clear if the column was plain, until [Table.Convert] has ended: to put a row again need not remove
 // it. Files of the database have it until they are compacted: see DB.Compact of store/pebble. One whose key another column shares is
 // [ErrShared]. A write of another client that gives the column a value, and learns of this only when it has written, is
-// [ErrSchemaChanged] and [ErrWritten]: its rows are there without that value.
+// [ErrSchemaChanged] and [ErrWritten]: its rows are there without that value. One that only reads goes on to return values of rows
+// that were there, until it learns of this: see [Table.Schema].
 func DropColumn(name string) Change {
 	return Change{nil, func(a *alteration) error { return a.Drop(name) }}
 }
 
-// RenameColumn gives a part or column another name. Only the catalogue is written. A table of store/cell is [ErrSchema].
+// RenameColumn gives a part or column another name. Only the catalogue is written. Another client that only reads goes on to take
+// and return the former name, until it learns of this: see [Table.Schema]. A table of store/cell is [ErrSchema].
 func RenameColumn(from, to string) Change {
 	return Change{nil, func(a *alteration) error { return a.Rename(from, to) }}
 }
@@ -64,8 +66,9 @@ func tableOf(c Column) []string {
 
 // Alter changes the schema of a table: all the changes, one after the other, or none of them. It is one small write, and no row
 // is touched. Readers and writers go on, but a query by a column that is encrypted otherwise from now on may end as [Table.RebuildIndex]
-// says. Writers notice before they acknowledge their next write, and store its rows as the schema is by then; with a
-// lease they notice before Alter returns, and rows that were written before are as those that were there.
+// says. Writers notice before they acknowledge their next write, and store its rows as the schema is by then. With a lease Alter
+// returns when no write that goes by the former schema is acknowledged any more; rows of those that were are as the others that
+// were there. A client that does not write goes by what it knows, as [Table.Schema] says, with a lease or without.
 //
 // A column that is not there is [ErrColumn], one that is there already [ErrExists], and a change
 // that makes no sense [ErrSchema], as is every change of the row key other than a name. After [driver.ErrUnknownOutcome] all changes

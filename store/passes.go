@@ -37,14 +37,13 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use insp
 	return use, err
 }
 
-// DeleteOrphans deletes what tenants that were dropped left in a table with tenants, which nobody can
-// read any more: rows with all their cells, plain ones included, postings, and the indexes of columns
-// that do not share them with the database. It needs no time to pass, and tenants that are there may
-// read and write at the same time. It may be stopped at any moment and called again.
+// DeleteOrphans deletes what tenants that were dropped left in a table with tenants, which nobody can read any more: rows with
+// all their cells, plain ones included, postings, and the indexes of columns that do not share them with the database. It needs no
+// time to pass, and tenants that are there may read and write at the same time. It may be stopped at any moment and called again.
 //
-// A client that was in the middle of a write when its tenant was dropped may leave rows afterwards, and
-// on Cassandra a row stays whose writer's clock was ahead: call it again. [Table.Verify] counts what is
-// left. With an error, what was deleted so far is returned.
+// A client that was in the middle of a write when its tenant was dropped may leave rows afterwards, and on Cassandra a row stays
+// whose writer's clock was ahead: call it again. [Table.Verify] counts what is left. With an error, what was deleted so far is
+// returned. In a table with [Schema.Conditional] its Rows count what is left of deleted rows, too.
 func (tbl *Table) DeleteOrphans(ctx context.Context, progress func(read int)) (deleted inspect.Orphans, err error) {
 	err = tbl.pass(ctx, "delete orphans", "delete the orphans of", func(ctx context.Context) (_ int, err error) {
 		deleted, err = maintain.DeleteOrphans(ctx, tbl.open(), progress)

@@ -13,7 +13,8 @@ import (
 // [Field]; the zero Predicate holds for every row. A column or key part that is not ordered takes any predicate, too: where
 // nothing leads to the rows, as with a range of hashed or randomised values, all rows are opened and checked; but values
 // of type UUID have no order, so that a range of them is [ErrColumn]. A bound beyond the domain of a column is no error if
-// it is a value of the column's Go type: all values of the column are below it, or all are above it.
+// it is a value of the column's Go type: all values of the column are below it, or all are above it. But an address of the other
+// family than [IPv4] or [IPv6], and what has no place in the order, such as NaN, is [ope.ErrDomain].
 //
 // The logic is that of SQL, with three values: a predicate on a column that is null is neither true nor false but unknown,
 // and so is one on a column that is NaN. Not of unknown is unknown; And is unknown if one of its predicates is and none is
@@ -63,7 +64,7 @@ func HasPrefix[T ~string | ~[]byte](f Field[T], prefix T) Predicate {
 //
 // T is the Go type of the column's [Type], a type that a struct's field may have in its place, see [For], but for pointers
 // and the types of database/sql for null, or an interface type that values of any type have. A Field of another T is
-// [ErrColumn] when it is used in a query, and when it reads a row.
+// [ErrColumn] when it is used in a query, and when it reads a row. Of a column with type=string, which has texts, T is string.
 type Field[T any] string
 
 // Between holds for values from lo to hi, both included. If lo is above hi, for none.
@@ -117,7 +118,7 @@ func (f Field[T]) Of(row Row) (T, error) {
 	case given == nil:
 		return v, fmt.Errorf("column %q: %w", string(f), ErrNull)
 	case !ok:
-		return v, fmt.Errorf("column %q: %w: its values have Go type %T, the Field has %v", string(f), ErrColumn, given, reflect.TypeFor[T]())
+		return v, fmt.Errorf("column %q: %w: its values have Go type %T, the Field has %v: use %[3]T", string(f), ErrColumn, given, reflect.TypeFor[T]())
 	}
 	return v, nil
 }

@@ -442,7 +442,7 @@ func TestFieldOf(t *testing.T) {
 	_, err = store.Field[int]("i").Of(rows[0])
 	require.ErrorIs(t, err, store.ErrColumn)
 	require.NotErrorIs(t, err, store.ErrNull)
-	require.EqualError(t, err, `column "i": store: invalid use of a column: its values have Go type int8, the Field has int`)
+	require.EqualError(t, err, `column "i": store: invalid use of a column: its values have Go type int8, the Field has int: use int8`)
 	for _, null := range []store.Row{rows[0], {"note": nil}} {
 		_, err = store.Field[string]("note").Of(null)
 		require.ErrorIs(t, err, store.ErrNull)

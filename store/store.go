@@ -24,6 +24,8 @@ import (
 // Options are the optional parameters of [Open]. The zero value is the default.
 type Options struct {
 	// Logger receives events worth knowing, such as a posting that points to nothing, never a value, key or ciphertext. Default: none.
+	// A call that fails is WARN, also by the end of a deadline, since the database may be slow. It is DEBUG where the caller
+	// cancelled it or made a mistake. What a call survives is WARN. No other levels are used.
 	Logger *slog.Logger
 
 	// TracerProvider and MeterProvider receive spans and metrics. Default: the global ones of
