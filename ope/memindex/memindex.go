@@ -15,7 +15,7 @@ import (
 )
 
 // Index is an [ope.Index] in memory. It is stricter than the contract: it refuses a unit name that
-// is too long, a key that is put twice, and a state that falls. Goroutines may share it.
+// is too long, a key that is put twice, and a state that falls. Goroutines may share it. The zero Index is empty.
 type Index struct {
 	mu      sync.Mutex
 	units   map[ope.Unit]*unit
@@ -30,7 +30,7 @@ type unit struct {
 var _ ope.Index = (*Index)(nil)
 
 // New returns an empty index.
-func New() *Index { return &Index{units: map[ope.Unit]*unit{}} }
+func New() *Index { return new(Index) }
 
 // Commits returns how many commits were applied.
 func (ix *Index) Commits() int {
@@ -107,6 +107,9 @@ func (ix *Index) Commit(ctx context.Context, name ope.Unit, cond ope.Condition, 
 		u.records.put(cloneRecord(r))
 	}
 	u.meta = change.Meta
+	if ix.units == nil {
+		ix.units = make(map[ope.Unit]*unit)
+	}
 	ix.units[name] = u
 	ix.commits++
 	return true, nil

@@ -198,6 +198,9 @@ func Connect(ctx context.Context, config Config) (*gocql.Session, func() error, 
 // speak version 4 of the protocol or later. Its retry policy, default timestamps and default
 // consistency are not used, but its host selection is: with a Datacentre it must keep to it.
 func New(ctx context.Context, session *gocql.Session, options Options) (*DB, error) {
+	if session == nil {
+		return nil, errors.New("cassandra: no session given")
+	}
 	return newDB(ctx, session, new(attempts), options)
 }
 

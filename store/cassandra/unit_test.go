@@ -411,8 +411,10 @@ func TestInvalidConfigurations(t *testing.T) {
 		"Port is 65536":       func(c *Config) { c.Port = 65536 },
 		"a host is empty":     func(c *Config) { c.Hosts = []string{"h", ""} },
 		"no class":            func(c *Config) { c.Replication = map[string]string{"dc1": "3"} },
-		"Replication has":     func(c *Config) { c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": "3'; DROP"} },
-		"is not HOST":         func(c *Config) { c.Hosts = []string{"h", "http://x"} },
+		"Replication has": func(c *Config) {
+			c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": "3'; DROP"}
+		},
+		"is not HOST": func(c *Config) { c.Hosts = []string{"h", "http://x"} },
 	} {
 		c := good
 		change(&c)
@@ -423,6 +425,11 @@ func TestInvalidConfigurations(t *testing.T) {
 			require.ErrorContains(t, err, name)
 		}
 	}
+}
+
+func TestNoSession(t *testing.T) {
+	_, err := New(t.Context(), nil, Options{Keyspace: "ks"})
+	require.EqualError(t, err, "cassandra: no session given")
 }
 
 // Only levels under which a client reads what others were told that they wrote are taken.
