@@ -411,7 +411,7 @@ func TestInvalidConfigurations(t *testing.T) {
 		"Port is 65536":       func(c *Config) { c.Port = 65536 },
 		"a host is empty":     func(c *Config) { c.Hosts = []string{"h", ""} },
 		"no class":            func(c *Config) { c.Replication = map[string]string{"dc1": "3"} },
-		"Replication has": func(c *Config) {
+		"the replication has": func(c *Config) {
 			c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": "3'; DROP"}
 		},
 		"is not HOST": func(c *Config) { c.Hosts = []string{"h", "http://x"} },

@@ -51,11 +51,11 @@ func Replication(options map[string]string) error {
 		if len(options) == 0 {
 			return nil // there is a default
 		}
-		return errors.New(`cassandra: Replication names no class; give "SimpleStrategy" with a "replication_factor", or "NetworkTopologyStrategy" with a number for each data centre`)
+		return errors.New(`cassandra: the replication names no class; give "SimpleStrategy" with a "replication_factor", or "NetworkTopologyStrategy" with a number for each data centre`)
 	case "SimpleStrategy", "NetworkTopologyStrategy":
 		for _, k := range slices.Sorted(maps.Keys(options)) {
 			if v := options[k]; k != "class" && !copies.MatchString(v) {
-				return fmt.Errorf("cassandra: Replication has %q for %q: give the number of copies, such as \"3\"", v, k)
+				return fmt.Errorf("cassandra: the replication has %q for %q: give the number of copies, such as \"3\"", v, k)
 			}
 		}
 	}

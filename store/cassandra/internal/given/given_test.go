@@ -39,7 +39,7 @@ func TestReplication(t *testing.T) {
 	for _, options := range []map[string]string{
 		{"dc1": "3"}, {"class": "", "dc1": "3"},
 	} {
-		require.ErrorContains(t, Replication(options), "Replication names no class", options)
+		require.ErrorContains(t, Replication(options), "the replication names no class", options)
 	}
 	for _, v := range []string{"3'; DROP", "", "three", "-1", " 3", "3.0"} {
 		for _, class := range []string{"SimpleStrategy", "NetworkTopologyStrategy", "org.apache.cassandra.locator.SimpleStrategy"} {
