@@ -64,7 +64,7 @@ func options() []option {
 		{"timeout", "DURATION", "of a statement, as 20s", duration("timeout", func(n *Name) *time.Duration { return &n.Timeout })},
 		{"speculate-after", "DURATION", "ask a second node, as 200ms",
 			duration("speculate-after", func(n *Name) *time.Duration { return &n.SpeculateAfter })},
-		{"clock-skew", "DURATION", "how far this clock may be from theirs, by default 10s",
+		{"clock-skew", "DURATION", "from a node's, as 10s",
 			duration("clock-skew", func(n *Name) *time.Duration { return &n.MaxClockSkew })},
 		{"replication", "N|DC:N,...", "of a new keyspace", setReplication},
 		{plaintextOption, "yes", "without TLS:\n    whoever reads the network gets it", setPlaintext},

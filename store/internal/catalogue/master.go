@@ -101,10 +101,10 @@ func wrapKey(ctx context.Context, service kms.KMS, key ope.Key) ([]byte, error) 
 	}
 	again, err := unwrapKey(ctx, service, wrapped)
 	if err == nil && !again.Equal(key) {
-		err = errors.New("it is another key")
+		err = errors.New("it gives back another key")
 	}
 	if isAny(err, fault.ErrWrongKey, fault.ErrTampered, fault.ErrFormat) { // which are about what the database holds
-		return nil, fmt.Errorf("the key management service cannot unwrap what it wrapped: %s", err)
+		return nil, fmt.Errorf("the key management service cannot unwrap what it wrapped: %s; the fault is with the service, and not with the database", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the key management service cannot unwrap what it wrapped: %w", err)

@@ -109,7 +109,7 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 	case given.Typ == nil:
 		return nil
 	case given.Typ.Kind() != reflect.Interface && !value.Takes(given.Typ, own):
-		return fmt.Errorf("column %q: %w: its values have Go type %v, the Field has %v", c.Name, fault.ErrColumn, own, given.Typ)
+		return fmt.Errorf("column %q: %w: its values have Go type %v, the Field has %v: use %v", c.Name, fault.ErrColumn, own, given.Typ, own)
 	}
 	for _, b := range []struct{ from, to **value.Bound }{{&given.Lo, &n.term.Lo}, {&given.Hi, &n.term.Hi}} {
 		if *b.from == nil {
