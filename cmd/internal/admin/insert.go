@@ -80,7 +80,8 @@ as in RFC 3339, and in UTC unless they or --zone say another zone; --time-format
 others, and numbers. Booleans are true and false, t and f, yes and no, y and n, 1 and 0; of
 JSON and Parquet numbers are none. Numbers are decimal; floating point numbers may be inf
 and nan, and what is not 0 never becomes 0. Lists and groups of JSON and Parquet are read
-nowhere: --ignore leaves such fields out.
+nowhere: --ignore leaves such fields out. Of Parquet, pages without compression and those
+in snappy, gzip, brotli and zstd are read; those in LZ4 and LZO are refused.
 
 CSV with a header and no rows, and Parquet without rows, are put as 0 rows. An input of 0
 bytes is an error: nothing tells it from one that was cut short, or from a command before
