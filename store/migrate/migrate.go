@@ -235,7 +235,7 @@ func (m *Migration) Cutover(ctx context.Context) error {
 		case rec.Copied == 0:
 			return fmt.Errorf("%w: it is not copied to the end: copy it, and then verify it", ErrDiffers)
 		case (rec.Verified == 0 || rec.Verified < rec.Copied) && rec.Verify.Over() && rec.Verify.Rows.Differs == 0 && rec.Verify.Rows.Refused > 0:
-			return fmt.Errorf("%w: it does not take %d rows, which a verification lists: change them, or the table, and verify it again with repair", ErrDiffers, rec.Verify.Rows.Refused)
+			return fmt.Errorf("%w: of the rows, it does not take %d, which a verification lists: change them, or the table, and verify it again with repair", ErrDiffers, rec.Verify.Rows.Refused)
 		case rec.Verified == 0 || rec.Verified < rec.Copied:
 			return fmt.Errorf("%w since it was copied: verify it, with repair where rows differ", ErrDiffers)
 		}

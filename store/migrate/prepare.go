@@ -47,6 +47,10 @@ func (m *Migration) Plan(ctx context.Context) (Plan, error) {
 // [Mirror] before rows are copied. The table must be empty, unless the caller wants to continue with the rows that it has. Nobody may be
 // writing them through the Mirror of an earlier migration then. A plan or a table that does not do is [ErrUnfit], one prepared before [ErrPhase].
 func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
+	rec, err := m.record(ctx)
+	if err = cmp.Or(err, begins(rec)); err != nil {
+		return Plan{}, m.failed("prepare the migration into", err)
+	}
 	fingerprint, err := m.source.Fingerprint(ctx) // of before the plan: passes refuse what is altered during it
 	if err != nil {
 		return Plan{}, m.failed("prepare the migration into", ofSource(err))
@@ -67,8 +71,8 @@ func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
 		return p, m.failed("prepare the migration into", err)
 	}
 	return p, m.advance(ctx, "prepare the migration into", func(rec *catalogue.Migration) error {
-		if rec.Phase != "" && rec.Phase != catalogue.PhaseAborted {
-			return notAt(*rec, "what goes on, or is over, is not prepared again")
+		if err := begins(*rec); err != nil {
+			return err
 		}
 		*rec = catalogue.Migration{
 			Round: rec.Round + 1, Source: p.Source, Fingerprint: fingerprint, Phase: catalogue.PhasePrepared, Prepared: time.Now().UnixMilli(),
@@ -76,6 +80,14 @@ func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
 		}
 		return nil
 	})
+}
+
+// begins returns an error where a migration is, or is over.
+func begins(rec catalogue.Migration) error {
+	if rec.Phase != "" && rec.Phase != catalogue.PhaseAborted {
+		return notAt(rec, "what goes on, or is over, is not prepared again")
+	}
+	return nil
 }
 
 // empty returns an error if there are rows, or marks of rows that were deleted.

@@ -38,6 +38,9 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 	}
 	m, err := migrate.Open(ctx, to, as, source)
 	if errors.Is(err, store.ErrNoTable) {
+		if err := comesElsewhere(ctx, from, table, to, as); err != nil {
+			return nil, err
+		}
 		if err := create(ctx, from, table, to, as); err != nil {
 			return nil, err
 		}
@@ -51,12 +54,15 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 		return m, err
 	}
 	if status.CutOver.IsZero() && status.Phase != "aborted" {
-		if err := sameSchema(ctx, from, table, to, as); err != nil {
+		if err := sameSchema(ctx, from, table, to, as, status.Phase != ""); err != nil {
 			return m, err
 		}
 	}
 	if status.Phase != "" {
 		return m, nil
+	}
+	if err := comesElsewhere(ctx, from, table, to, as); err != nil {
+		return m, err
 	}
 	plan, err := m.Prepare(ctx, false)
 	if errors.Is(err, migrate.ErrPhase) {
@@ -66,6 +72,24 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 		err = fmt.Errorf("%w: %s", err, strings.Join(why[1:], " "))
 	}
 	return m, err
+}
+
+// comesElsewhere returns an error if the rows of a table are coming into another one of its store than this. At the end nothing would drop the
+// table, and the copy would be cut over and stay beside it.
+func comesElsewhere(ctx context.Context, from *store.Store, table string, to *store.Store, as string) error {
+	err := migrate.Followed(ctx, from, table)
+	if !errors.Is(err, migrate.ErrPhase) {
+		return err
+	}
+	err = fmt.Errorf("%w; as long as both are there, no second copy begins", err)
+	m, gone := migrate.Open(ctx, to, as, nil)
+	if gone != nil {
+		return err
+	}
+	if status, unknown := m.Status(ctx); unknown != nil || status.Phase == "" {
+		return err
+	}
+	return nil // another one was faster
 }
 
 // schemaOf returns the schema of a table, as one that has another name.
@@ -88,8 +112,8 @@ func schemaOf(ctx context.Context, from *store.Store, table, as string) (meta.Sc
 }
 
 // sameSchema returns an error if a table that is there is not what create would make: it would take the place of the other one, and
-// might store in the clear what that seals.
-func sameSchema(ctx context.Context, from *store.Store, table string, to *store.Store, as string) error {
+// might store in the clear what that seals. Rows may have begun to come into it.
+func sameSchema(ctx context.Context, from *store.Store, table string, to *store.Store, as string, begun bool) error {
 	into, err := session.Of(to).Kept(ctx, as)
 	if err != nil {
 		return err
@@ -113,8 +137,11 @@ func sameSchema(ctx context.Context, from *store.Store, table string, to *store.
 	case what == "":
 		what = "time to live, tenants, layout, rows of a page or how rows are written"
 	}
-	return fmt.Errorf("%w: table %q is there, and its schema is another one than that of table %q: %s; drop it, rename it, or bring the rows into it by a migration",
-		migrate.ErrUnfit, is.Name, table, what)
+	way := "drop it, rename it, or bring the rows into it by a migration"
+	if begun {
+		way = "change the schema back or, to begin again, abort the migration into it, by 'rangecrypt migrate abort', and drop it"
+	}
+	return fmt.Errorf("%w: table %q is there, and its schema is another one than that of table %q: %s; %s", migrate.ErrUnfit, is.Name, table, what, way)
 }
 
 // differsAt says where columns, or parts of row keys, are stored in another way, or returns "".

@@ -35,7 +35,7 @@ an encrypted table may come into another one so, under other keys. Then:
 Status shows how far a migration is. It can be paused, and aborted before the cut-over.
 Nothing but drop removes plaintext. Docs/operations.md has a session.`,
 		newMigrateSchema(e, open), newMigratePrepare(e, open), newMigrateCopy(e, open), newMigrateVerify(e, open), newMigrateCutover(e, open), newMigrateDrop(e, open),
-		newMigrateStatus(e, open), newMigratePause(e, true), newMigratePause(e, false), newMigrateAbort(e))
+		newMigrateStatus(e, open), newMigratePause(e, open, true), newMigratePause(e, open, false), newMigrateAbort(e, open))
 }
 
 // A migration is a command on one.
@@ -45,7 +45,9 @@ type migration struct {
 	from  origin
 	table table // while it runs
 	keys  keyList
-	into  string // the table's name, where that is no argument
+	into  string // the table's name, where that is no argument: the command is another one, which does all steps
+
+	within bool // such a command copies a table of the same store
 }
 
 // target returns the name of the table that rows come into.
@@ -58,6 +60,23 @@ func (m *migration) check(c *cli.Call) error {
 		return exit.Usagef("name the table that rows come from with --from, as cassandra://127.0.0.1/shop.orders")
 	}
 	return m.from.check()
+}
+
+// checkMaybe is check of a step that needs no source, and takes one: so that all steps can be given the same flags.
+func (m *migration) checkMaybe(c *cli.Call) error {
+	m.Call = c
+	return m.from.check()
+}
+
+// meant returns an error if a source is named that is not the one of the migration.
+func (m *migration) meant(ctx context.Context, of *migrate.Migration) error {
+	if m.from.name == "" {
+		return nil
+	}
+	if _, err := of.Status(ctx); errors.Is(err, migrate.ErrSource) {
+		return err
+	}
+	return nil // what else is wrong with a source keeps nobody from ending its migration
 }
 
 // run calls do with the migration, and closes its source.
@@ -112,16 +131,22 @@ wrapper before rows are copied.`,
 				} else {
 					p, err = of.Prepare(ctx, goOn)
 				}
-				if p.Source != "" {
-					err = errors.Join(err, m.printPlan(p, err == nil && !plan))
+				if p.Source == "" || errors.Is(err, migrate.ErrPhase) { // another one was faster
+					return err
 				}
-				return err
+				at := "prepared"
+				if err != nil || plan {
+					s, _ := of.Status(ctx) // which it has also where the source is another one
+					at = s.Phase
+				}
+				return errors.Join(err, m.printPlan(p, err == nil && !plan, at))
 			})
 		},
 	}.New(e)
 }
 
-func (m *migration) printPlan(p migrate.Plan, begun bool) error {
+// printPlan prints a plan, and whether the migration has begun by this call, or is at some phase by another one.
+func (m *migration) printPlan(p migrate.Plan, begun bool, at string) error {
 	if m.JSON {
 		return m.Encode(struct {
 			Record   string   `json:"record"`
@@ -169,6 +194,8 @@ func (m *migration) printPlan(p migrate.Plan, begun bool) error {
 	switch {
 	case begun:
 		lines = append(lines, "It is prepared: let all writers write through the wrapper, and then copy.")
+	case at != "" && at != "aborted":
+		lines = append(lines, fmt.Sprintf("A migration into the table has begun before, and is %s: 'rangecrypt migrate status' shows what comes next.", at))
 	case len(p.Unfit)+len(p.Unmapped) == 0:
 		lines = append(lines, "Nothing has begun.")
 	}
@@ -271,7 +298,7 @@ func (m *migration) drop(ctx context.Context, of *migrate.Migration, late bool) 
 	list := &findings{migration: m}
 	remains, err := of.Drop(ctx, late, list.options(false))
 	if errors.Is(err, migrate.ErrDiffers) && !late {
-		err = fmt.Errorf("%w; --late gives such rows up", err)
+		err = fmt.Errorf("%w; %s gives such rows up", err, m.lateFlag(status))
 	}
 	if err = errors.Join(err, list.failed); err != nil {
 		return err
@@ -294,6 +321,18 @@ func (m *migration) drop(ctx context.Context, of *migrate.Migration, late bool) 
 		has = "has all rows but those that were given up"
 	}
 	return m.printStep("migration_dropped", has+", and the source is dropped; nothing is known to remain of it")
+}
+
+// lateFlag names what gives rows up that were written too late: a flag, or a command with it.
+func (m *migration) lateFlag(s migrate.Status) string {
+	if m.into == "" {
+		return "--late"
+	}
+	from := fromTable + show.Argument(strings.TrimPrefix(s.Source, fromTable))
+	if !m.within {
+		from += " --from-store STORE"
+	}
+	return fmt.Sprintf("'rangecrypt migrate drop %s --late --from %s'", show.Argument(m.into), from)
 }
 
 func (m *migration) printRemain(r migrate.Remain) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,8 +63,7 @@ func (m *migration) copy(ctx context.Context, of *migrate.Migration, part comman
 	err := p.all(ctx, part)
 	err = errors.Join(err, p.sumUp(p.rows.Refused))
 	if n := p.rows.Refused; err == nil && n > 0 {
-		err = fmt.Errorf("the table does not take %s: change %s, or the table; the cut-over is not made before",
-			show.Counted(n, "row"), show.Verb(n, "it", "them"))
+		err = fmt.Errorf("the table does not take %s: %s; the cut-over is not made before", show.Counted(n, "row"), m.remedy(n))
 	}
 	if err != nil || part.Given() || p.rows != (migrate.Counts{}) {
 		return err
@@ -118,10 +118,31 @@ func (m *migration) verify(ctx context.Context, of *migrate.Migration, part comm
 		m.compareCounts(p.status)
 	}
 	if wrong := p.rows.Differs + p.rows.Refused; wrong > 0 {
-		return fmt.Errorf("%w: %s not in the table as the source has %s", exit.ErrWrongAnswer,
+		err := fmt.Errorf("%w: %s not in the table as the source has %s", exit.ErrWrongAnswer,
 			show.Counted(wrong, "row")+" "+show.Verb(wrong, "is", "are"), show.Verb(wrong, "it", "them"))
+		if n := p.rows.Refused; m.into != "" && n > 0 && p.status.CutOver.IsZero() {
+			err = fmt.Errorf("%w; the table does not take %s: %s", err, show.Counted(n, "row"), m.remedy(n))
+		}
+		return err
 	}
 	return nil
+}
+
+// remedy says how rows come into the table that it does not take. A table whose rows come into another one of its store is changed by no
+// command meanwhile, and a copy under other keys has the schema of the table: there it has to be taken back.
+func (m *migration) remedy(n int) string {
+	into, them := show.Visible(m.target()), show.Verb(n, "it", "them")
+	switch {
+	case m.into == "" && strings.HasPrefix(m.from.name, fromTable) && m.from.kept.Name == "":
+		return fmt.Sprintf("change %s through the wrapper, or the table %s", them, into)
+	case m.into == "":
+		return fmt.Sprintf("change %s, or the table", them)
+	case !m.within:
+		return fmt.Sprintf("change %s in the store that rows come from, and give the command again", them)
+	}
+	from := fromTable + show.Argument(strings.TrimSuffix(m.into, nextTable))
+	return fmt.Sprintf("'rangecrypt migrate verify %[1]s --from %[2]s --show-keys FILE' names %[3]s; 'rangecrypt migrate abort %[1]s' and "+
+		"'rangecrypt table drop %[1]s' take the copy back; then change %[3]s, or the table, and give the command again", into, from, them)
 }
 
 // compareCounts says where the source has as many rows that are equal as the table has not. Rows that expire are gone in between.
@@ -227,10 +248,11 @@ func (p *migrationPass) all(ctx context.Context, part command.PartFlag) (err err
 	if err != nil {
 		return err
 	}
-	over, again, bar := false, 0, p.Totals()
+	begun, over, again, bar := false, false, 0, p.Totals()
 	for i := 0; i < parts && err == nil; i++ {
 		var done migrate.PartDone
 		if done, err = p.do(ctx, inspect.Part{Index: i, Of: parts}, p.options(p.repair)); err == nil {
+			begun = true
 			bar.At(p.doing+" "+show.Visible(p.target()), i+1, parts)
 		}
 		p.rows.Add(done.Rows)
@@ -242,6 +264,9 @@ func (p *migrationPass) all(ctx context.Context, part command.PartFlag) (err err
 	bar.End()
 	if err != nil && ctx.Err() != nil {
 		p.Warn("it is not finished; the same command goes on")
+	}
+	if err != nil && ctx.Err() == nil && !begun && p.rows == (migrate.Counts{}) {
+		return errors.Join(err, p.failed) // which says all: there is no result
 	}
 	var earlier error
 	if err == nil {
@@ -316,9 +341,8 @@ func newMigrateStatus(e *cli.Env, open opener) *cobra.Command {
 		Long: `Status shows at which step a migration is, what was counted, and what comes next. With
 --from it also looks whether the schema of the source has changed.`,
 		Example: `  rangecrypt migrate status orders --store cassandra://127.0.0.1/app --key app.key`,
-		Args:    theMigrated, JSON: oneLine, Flags: m.from.bind,
-		Run: func(ctx context.Context, c *cli.Call) error {
-			m.Call = c
+		Args:    theMigrated, JSON: oneLine, Flags: m.from.bind, Check: m.checkMaybe,
+		Run: func(ctx context.Context, _ *cli.Call) error {
 			return m.run(ctx, func(of *migrate.Migration) error {
 				s, err := of.Status(ctx)
 				if err != nil {
@@ -368,7 +392,7 @@ func (m *migration) printStatus(s migrate.Status) error {
 		line += ", paused"
 	}
 	if s.Changed {
-		line += "\nthe schema of the source has changed since: change it back, or abort"
+		line += "\nthe schema of the source has changed since"
 	}
 	if m.from.name == "" && s.CutOver.IsZero() && s.Phase != "aborted" {
 		line += "\nnobody looked whether the schema of the source has changed: name the source with --from"
@@ -394,6 +418,8 @@ func soFar(p migrate.Pass) string {
 // next says what comes next.
 func next(s migrate.Status) string {
 	switch {
+	case s.Changed:
+		return "next: change the schema of the source back; or abort, and prepare again"
 	case s.Paused:
 		return "next: resume"
 	case s.Phase == "aborted":
@@ -416,26 +442,28 @@ func next(s migrate.Status) string {
 	return "next: cutover"
 }
 
-func newMigratePause(e *cli.Env, pause bool) *cobra.Command {
-	m := &migration{}
+func newMigratePause(e *cli.Env, open opener, pause bool) *cobra.Command {
+	m := &migration{open: open}
 	cmd := cli.Command{
 		Use:   "pause TABLE",
 		Short: "Let copies and verifications stop; dual writes go on",
 		Long: `Pause lets all copies and verifications of a table stop at their next batch, wherever they
-run. What they have done stays. Dual writes go on.`,
+run. What they have done stays. Dual writes go on. It needs no --from, and checks one.`,
 		Example: `  rangecrypt migrate pause orders --store cassandra://127.0.0.1/app --key app.key`,
-		Args:    theMigrated, JSON: oneLine,
+		Args:    theMigrated, JSON: oneLine, Flags: m.from.bind, Check: m.checkMaybe,
 	}
 	done := "is paused"
 	if !pause {
 		cmd.Use, cmd.Short, done = "resume TABLE", "Let copies and verifications go on", "may be copied and verified again"
 		cmd.Long = `Resume ends a pause. Copies and verifications are to be started again, and go on where they
-were.`
+were. It needs no --from, and checks one.`
 		cmd.Example = `  rangecrypt migrate resume orders --store cassandra://127.0.0.1/app --key app.key`
 	}
-	cmd.Run = func(ctx context.Context, c *cli.Call) error {
-		m.Call = c
+	cmd.Run = func(ctx context.Context, _ *cli.Call) error {
 		return m.run(ctx, func(of *migrate.Migration) error {
+			if err := m.meant(ctx, of); err != nil {
+				return err
+			}
 			if err := of.Pause(ctx, pause); err != nil {
 				return err
 			}
@@ -445,19 +473,22 @@ were.`
 	return cmd.New(e)
 }
 
-func newMigrateAbort(e *cli.Env) *cobra.Command {
-	m := &migration{}
+func newMigrateAbort(e *cli.Env, open opener) *cobra.Command {
+	m := &migration{open: open}
 	return cli.Command{
 		Use:   "abort TABLE",
 		Short: "End a migration before its cut-over; the source stays",
 		Long: `Abort ends a migration that is not cut over. The wrapper goes on and writes the source
 alone. The encrypted table stays, and is no longer kept up: drop it with 'rangecrypt table
-drop', or prepare again with --continue when no write of before can be under way.`,
+drop', or prepare again with --continue when no write of before can be under way. It needs
+no --from, and checks one.`,
 		Example: `  rangecrypt migrate abort orders --store cassandra://127.0.0.1/app --key app.key`,
-		Args:    theMigrated, JSON: oneLine, Yes: true,
+		Args:    theMigrated, JSON: oneLine, Yes: true, Flags: m.from.bind, Check: m.checkMaybe,
 		Run: func(ctx context.Context, c *cli.Call) error {
-			m.Call = c
 			return m.run(ctx, func(of *migrate.Migration) error {
+				if err := m.meant(ctx, of); err != nil {
+					return err
+				}
 				if err := c.Confirm(ctx, fmt.Sprintf("Abort the migration into table %s? The table is no longer kept up.", show.Visible(c.Arg()))); err != nil {
 					return err
 				}

@@ -63,12 +63,58 @@ func (r *rekeying) generations(ctx context.Context, names []string) error {
 	if err := r.Confirm(ctx, fmt.Sprintf("Copy %s into new tables? All that write them must write through the wrapper of package store/migrate, or nobody may write.", listNames(names))); err != nil {
 		return err
 	}
+	if err := r.settle(ctx, names, r.Store, nextTable); err != nil {
+		return err
+	}
 	for _, name := range names {
 		if err := r.generation(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// settle converts tables whose columns were changed, unless their copies have begun, which have the same name in a store but for a suffix.
+// Rows that such a table does not take would keep its copy from its end. Now they can be changed still, and the table, too.
+func (r *rekeying) settle(ctx context.Context, names []string, to *store.Store, suffix string) error {
+	for _, name := range names {
+		tbl, err := command.Table(ctx, r.Store, name)
+		if errors.Is(err, command.ErrPaged) || errors.Is(err, store.ErrNoTable) {
+			continue // no column of pages is changed so, and what is gone was copied
+		}
+		if err != nil {
+			return err
+		}
+		begun, err := hasBegun(ctx, to, name+suffix)
+		if err != nil {
+			return err
+		}
+		s, err := tbl.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if begun || len(s.Pending) == 0 {
+			continue
+		}
+		r.Warn("%s is converted first, since it was changed: %s", show.Visible(name), listNames(s.Pending))
+		if err := (conversion{r.Call, name, ""}).run(ctx, tbl, command.PartFlag{}); err != nil {
+			return fmt.Errorf("%w; rekey has copied nothing of that table, and the same command goes on", err)
+		}
+	}
+	return nil
+}
+
+// hasBegun reports whether rows have begun to come into a table, which may not be there.
+func hasBegun(ctx context.Context, st *store.Store, table string) (bool, error) {
+	of, err := migrate.Open(ctx, st, table, nil)
+	if errors.Is(err, store.ErrNoTable) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s, err := of.Status(ctx)
+	return s.Phase != "", err
 }
 
 // copyOf returns the table that a table is a copy of, and at which phase the copy is, or "".
@@ -137,7 +183,7 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 	if err != nil {
 		return err
 	}
-	m := &migration{Call: c, table: tbl, into: into}
+	m := &migration{Call: c, table: tbl, into: into, within: c == r.Call}
 	const steps = 20  // more are not made, unless others do the same
 	verified := false // by this call: what was deleted since an earlier one would come back
 	for n := 0; ; n++ {
@@ -147,9 +193,9 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 		}
 		switch {
 		case s.Paused:
-			err = fmt.Errorf("the copy into table %s is paused: 'rangecrypt migrate resume' lets it go on", show.Visible(into))
+			err = fmt.Errorf("the copy into table %[1]s is paused: 'rangecrypt migrate resume %[1]s' lets it go on; then give the command again", show.Visible(into))
 		case s.Phase == "aborted":
-			err = fmt.Errorf("the copy into table %s was aborted: drop that table, and give the command again", show.Visible(into))
+			err = fmt.Errorf("the copy into table %[1]s was aborted: 'rangecrypt table drop %[1]s' removes that table; then give the command again", show.Visible(into))
 		case s.Phase == "cut over" && s.Verified.IsZero():
 			err = m.verify(ctx, of, command.PartFlag{}, false)
 		case s.Phase == "", s.Phase == "cut over", s.Phase == "dropped":
@@ -204,6 +250,9 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, into.Close(ctx)) }()
+	if err := r.settle(ctx, names, into, ""); err != nil {
+		return err
+	}
 	if err := r.copyAll(ctx, names, into); err != nil {
 		return err
 	}
