@@ -271,6 +271,18 @@ func TestRowsThatExpire(t *testing.T) {
 	require.Equal(t, 1, s.verify(&PassOptions{Repair: true}).Mended)
 }
 
+// What goes on is not prepared again, whatever the table has by then, and the error says that alone.
+func TestPreparedTwice(t *testing.T) {
+	s := newStage(t, 3, conditional)
+	s.prepare()
+	s.copy()
+	for _, continues := range []bool{false, true} {
+		_, err := s.m.Prepare(s.ctx, continues)
+		require.ErrorIs(t, err, ErrPhase)
+		require.NotErrorIs(t, err, ErrUnfit)
+	}
+}
+
 func TestWhatCannotBePrepared(t *testing.T) {
 	s := newStage(t, 3, func(schema *store.Schema) {
 		schema.Conditional = true

@@ -3,6 +3,7 @@ package migrate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,10 +48,6 @@ func (m *Migration) Plan(ctx context.Context) (Plan, error) {
 // [Mirror] before rows are copied. The table must be empty, unless the caller wants to continue with the rows that it has. Nobody may be
 // writing them through the Mirror of an earlier migration then. A plan or a table that does not do is [ErrUnfit], one prepared before [ErrPhase].
 func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
-	rec, err := m.record(ctx)
-	if err = cmp.Or(err, begins(rec)); err != nil {
-		return Plan{}, m.failed("prepare the migration into", err)
-	}
 	fingerprint, err := m.source.Fingerprint(ctx) // of before the plan: passes refuse what is altered during it
 	if err != nil {
 		return Plan{}, m.failed("prepare the migration into", ofSource(err))
@@ -66,6 +63,10 @@ func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
 		}
 	case !continues:
 		err = m.empty(ctx)
+	}
+	if errors.Is(err, ErrUnfit) { // what goes on may have brought the rows that are there
+		rec, _ := m.record(ctx)
+		err = cmp.Or(begins(rec), err)
 	}
 	if err != nil {
 		return p, m.failed("prepare the migration into", err)

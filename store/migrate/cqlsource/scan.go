@@ -61,7 +61,7 @@ func (l *layout) row(values []raw) migrate.Found {
 		put(&l.key[i], v, err)
 	}
 	if f.Refused != "" {
-		f.Place = fmt.Sprintf("token(%s) = %d", list(l.key[:l.partition], "%s", ", "), l.hash(values))
+		f.Place = l.place(values)
 	}
 	now := time.Unix(int64(values[len(l.key)+1].number())/1000, 0).UTC()
 	values = values[len(l.key)+2:]
