@@ -131,7 +131,7 @@ wrapper before rows are copied.`,
 				} else {
 					p, err = of.Prepare(ctx, goOn)
 				}
-				if p.Source == "" || errors.Is(err, migrate.ErrPhase) { // another one was faster
+				if p.Source == "" || errors.Is(err, migrate.ErrPhase) { // which says all of what goes on
 					return err
 				}
 				at := "prepared"

@@ -25,16 +25,21 @@ import (
 
 // A parquetReader reads a file whose columns are flat, as most programs write them.
 type parquetReader struct {
+	file    io.ReaderAt
 	groups  []parquet.RowGroup
-	rows    parquet.Rows // of the first of groups that is left
+	chunks  [][]format.ColumnChunk // of groups, all columns
+	rows    parquet.Rows           // of the first of groups that is left
 	buf     []parquet.Row
 	read    []parquet.Row // those of buf that are left
 	fields  []string
 	unnamed []int
 	convert []func(parquet.Value) any // of the fields; nil for one that is not read
 	columns []int                     // of the file, for the fields that are read
-	row     Row
-	want    int64 // rows
+
+	optional []bool   // whether columns have nulls
+	flags    []*flags // of columns in the row group that is read; nil for one that the library reads
+	row      Row
+	want     int64 // rows
 }
 
 // damaged turns what the library panics with on a damaged file into an error.
@@ -73,9 +78,14 @@ func openParquet(file *os.File, ignored []string, tap io.Writer) (_ Reader, err 
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged, or no Parquet: %w", err)
 	}
-	r := &parquetReader{groups: withRows(f), buf: make([]parquet.Row, 128), want: f.NumRows()}
+	r := &parquetReader{file: file, groups: withRows(f), buf: make([]parquet.Row, 128), want: f.NumRows()}
 	if err := r.take(f, ignored); err != nil {
 		return nil, err
+	}
+	for _, g := range f.Metadata().RowGroups {
+		if g.NumRows != 0 {
+			r.chunks = append(r.chunks, g.Columns)
+		}
 	}
 	return r, nil
 }
@@ -104,7 +114,7 @@ func (r *parquetReader) take(f *parquet.File, ignored []string) (err error) {
 			return err
 		}
 		if err == nil {
-			r.columns = append(r.columns, c.Index())
+			r.columns, r.optional = append(r.columns, c.Index()), append(r.optional, c.Optional())
 		}
 		r.convert = append(r.convert, convert)
 	}
@@ -315,7 +325,9 @@ func (r *parquetReader) Next() (_ *Row, err error) {
 			return nil, io.EOF
 		}
 		if r.rows == nil {
-			r.rows = parquet.NewRowGroupRowReader(projected{r.groups[0], r.columns})
+			if err := r.begin(); err != nil {
+				return nil, fmt.Errorf("after row %d: it is damaged: %w", r.row.Number, err)
+			}
 		}
 		n, err := r.rows.ReadRows(r.buf)
 		r.read = r.buf[:n]
@@ -324,7 +336,7 @@ func (r *parquetReader) Next() (_ *Row, err error) {
 		}
 		if err == io.EOF {
 			err = r.rows.Close()
-			r.rows, r.groups = nil, r.groups[1:]
+			r.rows, r.groups, r.chunks = nil, r.groups[1:], r.chunks[1:]
 			if err != nil {
 				return nil, err
 			}
@@ -347,11 +359,39 @@ func (r *parquetReader) Next() (_ *Row, err error) {
 		if v.Column() != column {
 			return nil, fmt.Errorf("row %d has no value of a field: it is damaged", r.row.Number)
 		}
-		if !v.IsNull() {
-			r.row.Cells[i] = celltext.Cell{Kind: celltext.Typed, Value: convert(v)}
+		if v.IsNull() {
+			continue
 		}
+		value := convert(v)
+		if flags := r.flags[len(r.columns)-len(values)-1]; flags != nil {
+			if value, err = flags.next(); err != nil {
+				return nil, fmt.Errorf("row %d: it is damaged: %w", r.row.Number, err)
+			}
+		}
+		r.row.Cells[i] = celltext.Cell{Kind: celltext.Typed, Value: value}
 	}
 	return &r.row, nil
+}
+
+// begin begins to read the first of the row groups that are left.
+func (r *parquetReader) begin() error {
+	all := r.groups[0].ColumnChunks()
+	r.flags = make([]*flags, len(r.columns))
+	for i, column := range r.columns {
+		if all[column].Type().Kind() != parquet.Boolean {
+			continue
+		}
+		flags := newFlags(r.file, &r.chunks[0][column].MetaData, r.optional[i])
+		runs, err := flags.inRuns()
+		if err != nil {
+			return err
+		}
+		if runs {
+			r.flags[i] = flags
+		}
+	}
+	r.rows = parquet.NewRowGroupRowReader(projected{r.groups[0], r.columns})
+	return nil
 }
 
 // unread is the value of a field that is ignored, and that no column could hold.
