@@ -37,7 +37,8 @@ type parquetReader struct {
 	columns []int                     // of the file, for the fields that are read
 
 	optional []bool   // whether columns have nulls
-	flags    []*flags // of columns in the row group that is read; nil for one that the library reads
+	names    []string // of columns
+	flags    []*pages // of columns in the row group that is read, for booleans that the library does not read
 	row      Row
 	want     int64 // rows
 }
@@ -114,7 +115,7 @@ func (r *parquetReader) take(f *parquet.File, ignored []string) (err error) {
 			return err
 		}
 		if err == nil {
-			r.columns, r.optional = append(r.columns, c.Index()), append(r.optional, c.Optional())
+			r.columns, r.optional, r.names = append(r.columns, c.Index()), append(r.optional, c.Optional()), append(r.names, name)
 		}
 		r.convert = append(r.convert, convert)
 	}
@@ -326,7 +327,7 @@ func (r *parquetReader) Next() (_ *Row, err error) {
 		}
 		if r.rows == nil {
 			if err := r.begin(); err != nil {
-				return nil, fmt.Errorf("after row %d: it is damaged: %w", r.row.Number, err)
+				return nil, err
 			}
 		}
 		n, err := r.rows.ReadRows(r.buf)
@@ -376,18 +377,24 @@ func (r *parquetReader) Next() (_ *Row, err error) {
 // begin begins to read the first of the row groups that are left.
 func (r *parquetReader) begin() error {
 	all := r.groups[0].ColumnChunks()
-	r.flags = make([]*flags, len(r.columns))
+	r.flags = make([]*pages, len(r.columns))
 	for i, column := range r.columns {
-		if all[column].Type().Kind() != parquet.Boolean {
-			continue
+		var found bool
+		var err error
+		pages := newPages(r.file, &r.chunks[0][column].MetaData, r.optional[i])
+		switch all[column].Type().Kind() {
+		case parquet.Boolean:
+			if found, err = pages.inRuns(); found {
+				r.flags[i] = pages
+			}
+		case parquet.Int32:
+			if found, err = pages.tooWide(); found {
+				return fmt.Errorf("field %s has differences of more than 32 bits in the encoding DELTA_BINARY_PACKED, which Parquet does not have: write the file again without that encoding, as in version 1 of Parquet",
+					show.Visible(r.names[i]))
+			}
 		}
-		flags := newFlags(r.file, &r.chunks[0][column].MetaData, r.optional[i])
-		runs, err := flags.inRuns()
 		if err != nil {
-			return err
-		}
-		if runs {
-			r.flags[i] = flags
+			return fmt.Errorf("after row %d: it is damaged: %w", r.row.Number, err)
 		}
 	}
 	r.rows = parquet.NewRowGroupRowReader(projected{r.groups[0], r.columns})

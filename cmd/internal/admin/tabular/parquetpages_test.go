@@ -54,6 +54,23 @@ func TestRuns(t *testing.T) {
 	}
 	for _, data := range []string{"", "\x06", "\x80", "\x05\x01", "\x02\x01", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01", "\x00\x00\x00\x00"} {
 		_, err := runs([]byte(data), 3)
-		require.ErrorIs(t, err, errFlags, "%q", data)
+		require.ErrorIs(t, err, errPages, "%q", data)
+	}
+}
+
+// Integers of 32 bits whose differences have more are refused: the library takes them for others. DuckDB wrote the file.
+func TestDifferencesThatAreTooWide(t *testing.T) {
+	r, err := (&Input{file: "testdata/wide.parquet"}).Open(nil, nil, nil)
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = r.Next()
+	require.ErrorContains(t, err, "field wide has differences of more than 32 bits in the encoding DELTA_BINARY_PACKED, which Parquet does not have: write the file again without that encoding")
+
+	require.True(t, wide([]byte("\x80\x01\x04\x02\x00\x00\x21\x00\x00\x00data")))
+	for _, data := range []string{
+		"", "\x80", "\x80\x01\x04\x02\x00\x00\x20\x00\x00\x00data", "\x80\x01\x04\x02\x00\x00\x20\x21\x21\x21data", "\x80\x01\x00\x02\x00\x00\x21data",
+		"\x80\x01\x04\x01\x00\x00\x21\x00\x00\x00data", "\x80\x01\xff\xff\xff\xff\x0f\x02\x00\x00\x21",
+	} {
+		require.False(t, wide([]byte(data)), "%q", data)
 	}
 }
