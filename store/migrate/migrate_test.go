@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -650,12 +651,12 @@ func TestLifeEndsWhenItDoes(t *testing.T) {
 	for range 3 { // a second may begin in between
 		now := time.Now()
 		end := now.Truncate(time.Second).Add(time.Hour)
-		life := lifeUntil(end)
+		life := layouts.LifeUntil(end)
 		if time.Now().Truncate(time.Second).Equal(now.Truncate(time.Second)) {
 			require.Zero(t, life%time.Second)
 			require.Equal(t, end, now.Add(life).Add(time.Second-1).Truncate(time.Second), "as a Put rounds")
-			require.Equal(t, end.Add(time.Second), now.Add(lifeUntil(end.Add(time.Millisecond))).Add(time.Second-1).Truncate(time.Second))
-			require.Equal(t, time.Second, lifeUntil(now), "0 would be for ever")
+			require.Equal(t, end.Add(time.Second), now.Add(layouts.LifeUntil(end.Add(time.Millisecond))).Add(time.Second-1).Truncate(time.Second))
+			require.Equal(t, time.Second, layouts.LifeUntil(now), "0 would be for ever")
 			return
 		}
 	}

@@ -10,10 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/rangecrypt/rangecrypt/store"
-	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -137,22 +134,6 @@ func (p *pass) finds(key []byte, row Found, err error) {
 	p.opts.Finding(f)
 }
 
-// inShares calls do for all shares of a part that are not done, at the same time.
-func (p *pass) inShares(ctx context.Context, part inspect.Part, done catalogue.Spans, do func(ctx context.Context, share inspect.Part) error) error {
-	if p.opts.Shares < 0 {
-		return fmt.Errorf("%w: Shares is %d", driver.ErrRange, p.opts.Shares)
-	}
-	n := max(1, min(p.opts.Shares, inspect.MaxParts/part.Of))
-	group, ctx := errgroup.WithContext(ctx)
-	for i := range n {
-		share := inspect.Part{Index: part.Index*n + i, Of: part.Of * n}
-		if !done.Has(catalogue.SpanOf(share.Index, share.Of)) {
-			group.Go(func() error { return do(ctx, share) })
-		}
-	}
-	return group.Wait()
-}
-
 // scan reads a part of the source, and hands its rows on in batches.
 func (p *pass) scan(ctx context.Context, part inspect.Part, do func([]Found) error) error {
 	batch := make([]Found, 0, chunks.FullBatch)
@@ -273,7 +254,7 @@ func (p *pass) copy(ctx context.Context, part inspect.Part) (PartDone, error) {
 		return PartDone{Again: true, Over: rec.Copy.Over()}, nil
 	}
 	began := rec.Round
-	if err := p.inShares(ctx, part, rec.Copy.Spans, func(ctx context.Context, share inspect.Part) error {
+	if err := rec.Copy.Spans.EachLeft(ctx, part, p.opts.Shares, func(ctx context.Context, share inspect.Part) error {
 		return p.each(ctx, func(p *pass) error {
 			return p.scan(ctx, share, func(found []Found) error { return p.copyRows(ctx, rec, found) })
 		})

@@ -67,7 +67,7 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 		if !t.Meta.Expires() {
 			return w, fmt.Errorf("%w: the row expires, and rows of the table do not: make one with a time to live, neither conditional nor of pages", ErrUnfit)
 		}
-		w.ttl = lifeUntil(f.Expires)
+		w.ttl = layouts.LifeUntil(f.Expires)
 	}
 	var err error
 	w.record, err = t.View.Expiring(w.ttl).Check(w.row)
@@ -77,29 +77,8 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 	return w, err
 }
 
-// lifeUntil returns the time to live, from 1 s on, of a row that is put now and that expires at a time, or up to a second later.
-func lifeUntil(end time.Time) time.Duration {
-	whole := end.Add(time.Second - 1).Truncate(time.Second)
-	return max(time.Second, time.Until(whole).Truncate(time.Second)) // a Put rounds up to whole seconds, too
-}
-
-// sameTime is how far the ends of two rows are apart at most that are to expire at the same time. Both databases round.
-const sameTime = 2
-
 // is reports whether a row of the table is as it is to be.
-func (w wish) is(t *engine.Engine, seen *engine.Seen) bool {
-	was, soon := seen.Record, time.Now().Unix()+sameTime
-	switch {
-	case seen.Torn:
-		return false
-	case was == nil:
-		return w.record == nil || w.record.Expires != 0 && w.record.Expires <= soon
-	case w.record == nil:
-		return was.Expires != 0 && was.Expires <= soon
-	}
-	expires := was.Expires != 0
-	return expires == (w.record.Expires != 0) && max(was.Expires, w.record.Expires)-min(was.Expires, w.record.Expires) <= sameTime && layouts.Alike(t.View, was, w.record)
-}
+func (w wish) is(t *engine.Engine, seen *engine.Seen) bool { return layouts.Is(t.View, seen, w.record) }
 
 // A round is one attempt to make rows what the source has.
 type round struct {

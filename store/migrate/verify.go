@@ -71,7 +71,7 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 	if rec.Verify.Spans.Has(span) {
 		return PartDone{Again: true}, nil
 	}
-	err = p.inShares(ctx, part, rec.Verify.Spans, func(ctx context.Context, share inspect.Part) error {
+	err = rec.Verify.Spans.EachLeft(ctx, part, p.opts.Shares, func(ctx context.Context, share inspect.Part) error {
 		return p.each(ctx, func(p *pass) error {
 			if rec.Phase == catalogue.PhaseCutOver {
 				return p.scan(ctx, share, func(found []Found) error { return p.late(ctx, rec, found) })

@@ -3,9 +3,13 @@ package catalogue
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
@@ -78,6 +82,22 @@ type Spans []Span
 // Has reports whether all of a span is among them.
 func (all Spans) Has(s Span) bool {
 	return slices.ContainsFunc(all, func(done Span) bool { return done.holds(s) })
+}
+
+// EachLeft calls do for as many shares of a part as are wanted, but for those that are done, at the same time.
+func (all Spans) EachLeft(ctx context.Context, part inspect.Part, shares int, do func(ctx context.Context, share inspect.Part) error) error {
+	if shares < 0 {
+		return fmt.Errorf("%w: Shares is %d", driver.ErrRange, shares)
+	}
+	n := max(1, min(shares, inspect.MaxParts/part.Of))
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range n {
+		share := inspect.Part{Index: part.Index*n + i, Of: part.Of * n}
+		if !all.Has(SpanOf(share.Index, share.Of)) {
+			group.Go(func() error { return do(ctx, share) })
+		}
+	}
+	return group.Wait()
 }
 
 // With returns the spans and another one.

@@ -135,6 +135,31 @@ func (t *Table) Written(stamp int64) time.Time {
 	return time.Time{}
 }
 
+// LifeUntil returns the time to live, from 1 s on, of a row that is put now and that expires at a time, or up to a second later.
+func LifeUntil(end time.Time) time.Duration {
+	whole := end.Add(time.Second - 1).Truncate(time.Second)
+	return max(time.Second, time.Until(whole).Truncate(time.Second)) // a Put rounds up to whole seconds, too
+}
+
+// sameTime is how far the ends of two rows are apart at most that are to expire at the same time. Both databases round.
+const sameTime = 2
+
+// Is reports whether a row that was seen is as it is to be: as a record, or not there if that is nil. One that is about to expire may
+// be there or not.
+func Is(t *rowcodec.View, seen *engine.Seen, record *rowcodec.Record) bool {
+	was, soon := seen.Record, time.Now().Unix()+sameTime
+	switch {
+	case seen.Torn:
+		return false
+	case was == nil:
+		return record == nil || record.Expires != 0 && record.Expires <= soon
+	case record == nil:
+		return was.Expires != 0 && was.Expires <= soon
+	}
+	expires := was.Expires != 0
+	return expires == (record.Expires != 0) && max(was.Expires, record.Expires)-min(was.Expires, record.Expires) <= sameTime && Alike(t, was, record)
+}
+
 // Alike reports whether two rows have the same values in all columns.
 func Alike(t *rowcodec.View, a, b *rowcodec.Record) bool {
 	for i, c := range t.Columns {
