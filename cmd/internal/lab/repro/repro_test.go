@@ -2,6 +2,7 @@ package repro
 
 import (
 	"context"
+	"flag"
 	"math"
 	"os"
 	"os/exec"
@@ -14,6 +15,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// Parallel tests here wait for an emulated network, and not for a processor.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 func TestFiguresHaveNames(t *testing.T) {
 	seen := map[string]bool{}
