@@ -113,7 +113,7 @@ func TestHeaderIsSealed(t *testing.T) {
 	require.Len(t, long, len(short))
 	require.Equal(t, short[:17], long[:17], "format and key id")
 	for _, header := range [][]byte{short, long} {
-		require.NotContains(t, string(header), "ss")
+		require.NotContains(t, string(header), "ssssssss") // random bytes have two by chance
 	}
 	for _, n := range []int{0, 125, 126, 127, 128, 1000} {
 		scheme := strings.Repeat("s", n)
