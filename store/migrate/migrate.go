@@ -241,11 +241,10 @@ func (m *Migration) Cutover(ctx context.Context) error {
 		}
 		return nil
 	}
-	now, err := m.clock(ctx)
+	began, err := m.now(ctx)
 	if err != nil {
 		return m.failed("cut over", err)
 	}
-	began := now()
 	rec, err := m.record(ctx)
 	if err == nil {
 		err = ready(rec)
@@ -260,20 +259,20 @@ func (m *Migration) Cutover(ctx context.Context) error {
 		if err := ready(*rec); err != nil {
 			return err
 		}
-		rec.Phase, rec.Paused, rec.CutOver, rec.Checked = catalogue.PhaseCutOver, false, now(), began
+		rec.Phase, rec.Paused, rec.Checked = catalogue.PhaseCutOver, false, began
 		rec.Verify, rec.Verified = catalogue.MigrationPass{}, 0
-		return nil
+		rec.CutOver, err = m.now(ctx)
+		return err
 	})
 }
 
-// clock returns what tells the time, in milliseconds, by the clock of the source. Its write times are compared with that.
-func (m *Migration) clock(ctx context.Context) (now func() int64, err error) {
+// now returns the time, in milliseconds, by the clock of the source, whose write times are compared with it.
+func (m *Migration) now(ctx context.Context) (int64, error) {
 	at, err := m.source.Now(ctx)
 	if err != nil {
-		return nil, ofSource(err)
+		return 0, ofSource(err)
 	}
-	ahead := time.Until(at.Round(0))
-	return func() int64 { return time.Now().Add(ahead).UnixMilli() }, nil
+	return at.UnixMilli(), nil
 }
 
 // checked returns an error unless the source and the table still fit, and the table has what was written since it was verified.

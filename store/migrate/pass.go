@@ -264,11 +264,7 @@ func (p *pass) copy(ctx context.Context, part inspect.Part) (PartDone, error) {
 	if err := p.unchanged(ctx, rec); err != nil { // what was read meanwhile may lack what is new
 		return PartDone{Rows: p.rows}, err
 	}
-	now, err := p.clock(ctx)
-	if err != nil {
-		return PartDone{Rows: p.rows}, err
-	}
-	rec, err = p.update(ctx, func(rec *catalogue.Migration) error {
+	rec, err = p.update(ctx, func(rec *catalogue.Migration) (err error) {
 		if rec.Round != began || !rec.Phase.Dual() {
 			return notAt(*rec, "it was ended while rows were copied")
 		}
@@ -277,9 +273,9 @@ func (p *pass) copy(ctx context.Context, part inspect.Part) (PartDone, error) {
 			rec.Copy.Rows.Add(p.rows)
 		}
 		if rec.Copy.Over() && rec.Copied == 0 {
-			rec.Copied = now()
+			rec.Copied, err = p.now(ctx)
 		}
-		return nil
+		return err
 	})
 	return PartDone{Rows: p.rows, Over: rec.Copy.Over()}, err
 }

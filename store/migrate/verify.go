@@ -48,11 +48,7 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 	if err != nil {
 		return PartDone{}, err
 	}
-	now, err := p.clock(ctx)
-	if err != nil {
-		return PartDone{}, err
-	}
-	rec, err = p.update(ctx, func(rec *catalogue.Migration) error {
+	rec, err = p.update(ctx, func(rec *catalogue.Migration) (err error) {
 		switch {
 		case !rec.Phase.Dual() && rec.Phase != catalogue.PhaseCutOver:
 			return notAt(*rec, "there is nothing to compare")
@@ -61,9 +57,10 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 		case rec.Paused:
 			return ErrPaused
 		case rec.Verify.Began == 0, rec.Verify.Over(), p.opts.Repair && rec.Verify.Rows.Differs > 0:
-			rec.Verify = catalogue.MigrationPass{Began: now()}
+			rec.Verify = catalogue.MigrationPass{}
+			rec.Verify.Began, err = p.now(ctx)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return PartDone{}, err
