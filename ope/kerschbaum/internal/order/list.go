@@ -41,15 +41,16 @@ type chunk struct {
 	used bool // since the hand of the clock last passed
 }
 
-// A piece is entries, of which a chunk has at least one and at most list.size, and their ranks where elements have these.
+// A piece is entries, of which a chunk has at least one and at most list.size, their values, and their ranks where elements
+// have these. Values are apart, since searches read nothing else: in a large list each step among whole entries would wait for memory.
 type piece struct {
+	values  []int64
 	entries []entry
 	ranks   []Rank
 }
 
-// An entry is an element and its link, in 40 bytes.
+// An entry is an element without its value and rank, and its link, in 32 bytes.
 type entry struct {
-	value           int64
 	label           Label
 	depth, run, alt uint32
 	dir             int8
@@ -57,12 +58,12 @@ type entry struct {
 }
 
 func newEntry(e Element, linked bool) entry {
-	return entry{e.Value, e.Label, e.Shape.Depth, e.Shape.Run, e.Shape.Alt, e.Shape.Dir, linked}
+	return entry{e.Label, e.Shape.Depth, e.Shape.Run, e.Shape.Alt, e.Shape.Dir, linked}
 }
 
 func (s piece) element(i int) Element {
 	e := &s.entries[i]
-	out := Element{Value: e.value, Label: e.label, Shape: Shape{e.depth, e.run, e.alt, e.dir}}
+	out := Element{Value: s.values[i], Label: e.label, Shape: Shape{e.depth, e.run, e.alt, e.dir}}
 	if s.ranks != nil {
 		out.Rank = s.ranks[i]
 	}
@@ -71,7 +72,7 @@ func (s piece) element(i int) Element {
 
 // part returns what is from an index to another one, excluded.
 func (s piece) part(from, to int) piece {
-	out := piece{entries: s.entries[from:to]}
+	out := piece{values: s.values[from:to], entries: s.entries[from:to]}
 	if s.ranks != nil {
 		out.ranks = s.ranks[from:to]
 	}
@@ -80,12 +81,14 @@ func (s piece) part(from, to int) piece {
 
 // add appends others.
 func (s *piece) add(o piece) {
+	s.values = append(s.values, o.values...)
 	s.entries = append(s.entries, o.entries...)
 	s.ranks = append(s.ranks, o.ranks...)
 }
 
 // insert puts others before an index.
 func (s *piece) insert(i int, o piece) {
+	s.values = slices.Insert(s.values, i, o.values...)
 	s.entries = slices.Insert(s.entries, i, o.entries...)
 	if o.ranks != nil {
 		s.ranks = slices.Insert(s.ranks, i, o.ranks...)
@@ -94,30 +97,31 @@ func (s *piece) insert(i int, o piece) {
 
 // grown returns a copy with room for so many.
 func (s piece) grown(size int) piece {
-	out := piece{entries: make([]entry, 0, size)}
-	if s.ranks != nil {
+	out := newPiece(size, s.ranks != nil)
+	out.add(s)
+	return out
+}
+
+func newPiece(size int, ranked bool) piece {
+	out := piece{values: make([]int64, 0, size), entries: make([]entry, 0, size)}
+	if ranked {
 		out.ranks = make([]Rank, 0, size)
 	}
-	out.add(s)
 	return out
 }
 
 // between returns elements as entries, between two pieces.
 func (l *List) between(below piece, elements []Element, above piece, linked func(i int) bool) (s piece) {
-	size := len(below.entries) + len(elements) + len(above.entries)
-	s.entries = append(make([]entry, 0, size), below.entries...)
+	s = newPiece(len(below.entries)+len(elements)+len(above.entries), l.rules.RankBits > 0)
+	s.add(below)
 	for i, e := range elements {
+		s.values = append(s.values, e.Value)
 		s.entries = append(s.entries, newEntry(e, linked(i)))
+		if s.ranks != nil {
+			s.ranks = append(s.ranks, e.Rank)
+		}
 	}
-	s.entries = append(s.entries, above.entries...)
-	if l.rules.RankBits == 0 {
-		return s
-	}
-	s.ranks = append(make([]Rank, 0, size), below.ranks...)
-	for _, e := range elements {
-		s.ranks = append(s.ranks, e.Rank)
-	}
-	s.ranks = append(s.ranks, above.ranks...)
+	s.add(above)
 	return s
 }
 
@@ -163,10 +167,10 @@ type position struct{ chunk, index int }
 func (l *List) floor(x int64) position {
 	// Who has asked for a gap goes on to insert there, and the next value is often near.
 	if f := l.finger; f.chunk < len(l.chunks) {
-		entries := l.chunks[f.chunk].entries
-		if f.index < len(entries) && entries[f.index].value <= x {
+		values := l.chunks[f.chunk].values
+		if f.index < len(values) && values[f.index] <= x {
 			next := l.next(f)
-			if next.chunk == len(l.chunks) || x < l.chunks[next.chunk].entries[next.index].value {
+			if next.chunk == len(l.chunks) || x < l.chunks[next.chunk].values[next.index] {
 				return f
 			}
 		}
@@ -175,8 +179,8 @@ func (l *List) floor(x int64) position {
 	if c < 0 {
 		return position{-1, 0}
 	}
-	entries := l.chunks[c].entries
-	l.finger = position{c, sort.Search(len(entries), func(i int) bool { return entries[i].value > x }) - 1}
+	values := l.chunks[c].values
+	l.finger = position{c, sort.Search(len(values), func(i int) bool { return values[i] > x }) - 1}
 	return l.finger
 }
 
@@ -348,7 +352,7 @@ func (l *List) insertAt(p position, n piece) {
 	c.insert(p.index, n)
 	l.finger = p
 	if p.index == 0 {
-		c.value, c.label = n.entries[0].value, n.entries[0].label
+		c.value, c.label = n.values[0], n.entries[0].label
 	}
 	c.used = true
 	l.n++
@@ -367,7 +371,7 @@ func (l *List) replace(from, to int, s piece) {
 		size := (n + pieces - 1) / pieces
 		grains := (size + chunkGrain - 1) / chunkGrain
 		c := &chunk{piece: s.part(0, size).grown(grains * chunkGrain)}
-		refs = append(refs, chunkRef{c.entries[0].value, c.entries[0].label, c})
+		refs = append(refs, chunkRef{c.values[0], c.entries[0].label, c})
 		s, n = s.part(size, n), n-size
 	}
 	l.chunks = slices.Replace(l.chunks, from, to, refs...)

@@ -15,17 +15,17 @@ import (
 // requireOrdered checks what every list must keep.
 func requireOrdered(t require.TestingT, l *List) {
 	n := 0
-	var last *entry
+	var last Element
 	for _, c := range l.chunks {
-		if l.rules.RankBits > 0 && len(c.ranks) != len(c.entries) || l.rules.RankBits == 0 && c.ranks != nil {
-			require.FailNow(t, "ranks are out of step")
+		if len(c.values) != len(c.entries) || l.rules.RankBits > 0 && len(c.ranks) != len(c.entries) || l.rules.RankBits == 0 && c.ranks != nil {
+			require.FailNow(t, "values or ranks are out of step")
 		}
-		if len(c.entries) == 0 || len(c.entries) > l.Size || c.value != c.entries[0].value || c.label != c.entries[0].label {
+		if len(c.entries) == 0 || len(c.entries) > l.Size || c.value != c.values[0] || c.label != c.entries[0].label {
 			require.FailNow(t, "the directory is wrong")
 		}
 		for i := range c.entries {
-			e := &c.entries[i]
-			if last != nil && (last.value >= e.value || !last.label.Less(e.label)) {
+			e := c.element(i)
+			if n > 0 && (last.Value >= e.Value || !last.Label.Less(e.Label)) {
 				require.FailNow(t, "not in order")
 			}
 			last = e

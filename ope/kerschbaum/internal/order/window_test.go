@@ -36,7 +36,7 @@ func (l *List) window(x int64, below, above int) (window []Element, gap int) {
 func (l *List) all(from int64) iter.Seq2[Element, bool] {
 	return func(yield func(Element, bool) bool) {
 		p := l.floor(from)
-		if p.chunk < 0 || l.chunks[p.chunk].entries[p.index].value < from {
+		if p.chunk < 0 || l.chunks[p.chunk].values[p.index] < from {
 			p = l.next(p)
 		}
 		for ; p.chunk < len(l.chunks); p = l.next(p) {
