@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/errkind"
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
@@ -348,11 +349,11 @@ func (db *DB) hold(expect []expectation, now time.Time) (bool, error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("pebble: read a cell: %w", classify(err))
+			return false, fmt.Errorf("pebble: read a cell: %w", errkind.Of(err))
 		}
 		holds, err := e.holds(env, now)
 		if err = errors.Join(err, closer.Close()); err != nil || !holds {
-			return false, classify(err)
+			return false, errkind.Of(err)
 		}
 	}
 	return true, nil
@@ -365,11 +366,11 @@ func (db *DB) holdMany(expect []expectation, now time.Time) (holds bool, err err
 		UpperBound: append(bytes.Clone(expect[len(expect)-1].key), 0),
 	})
 	if err != nil {
-		return false, fmt.Errorf("pebble: read cells: %w", classify(err))
+		return false, fmt.Errorf("pebble: read cells: %w", errkind.Of(err))
 	}
 	defer func() {
 		if cerr := it.Close(); cerr != nil && err == nil {
-			holds, err = false, fmt.Errorf("pebble: read cells: %w", classify(cerr))
+			holds, err = false, fmt.Errorf("pebble: read cells: %w", errkind.Of(cerr))
 		}
 	}()
 	for _, e := range expect {
@@ -383,7 +384,7 @@ func (db *DB) holdMany(expect []expectation, now time.Time) (holds bool, err err
 			}
 		}
 		if err != nil {
-			return false, fmt.Errorf("pebble: read a cell: %w", classify(err))
+			return false, fmt.Errorf("pebble: read a cell: %w", errkind.Of(err))
 		}
 		if !holds {
 			return false, nil
@@ -402,14 +403,14 @@ func (db *DB) deleteRow(b *pebble.Batch, row []byte) error {
 	end := layout.Above(row)
 	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: row, UpperBound: end})
 	if err != nil {
-		return fmt.Errorf("pebble: read a row: %w", classify(err))
+		return fmt.Errorf("pebble: read a row: %w", errkind.Of(err))
 	}
 	var keys [][]byte
 	for valid := it.First(); valid && len(keys) <= maxPointDeletes; valid = it.Next() {
 		keys = append(keys, bytes.Clone(it.Key()))
 	}
 	if err := it.Close(); err != nil {
-		return fmt.Errorf("pebble: read a row: %w", classify(err))
+		return fmt.Errorf("pebble: read a row: %w", errkind.Of(err))
 	}
 	if len(keys) > maxPointDeletes {
 		return b.DeleteRange(row, end, nil)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/errkind"
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
@@ -438,7 +439,7 @@ func (p *pager) iterate(r pebble.Reader, o *pebble.IterOptions, read func(*pebbl
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("pebble: read: %w", classify(err))
+		return fmt.Errorf("pebble: read: %w", errkind.Of(err))
 	}
 	return nil
 }

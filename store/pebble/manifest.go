@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/errkind"
 )
 
 // A manifest is the beginning of one of the files in which the engine lists its tables. The engine takes the
@@ -58,7 +60,7 @@ func readManifest(fsys vfs.FS, dir string, want manifest) (manifest, error) {
 	path := fsys.PathJoin(dir, want.name)
 	f, err := fsys.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return manifest{}, damaged(fmt.Errorf("the file %s is missing", want.name))
+		return manifest{}, errkind.Damaged(fmt.Errorf("the file %s is missing", want.name))
 	} else if err != nil {
 		return manifest{}, err
 	}
@@ -67,11 +69,11 @@ func readManifest(fsys vfs.FS, dir string, want manifest) (manifest, error) {
 	_, err = io.CopyN(w, f, want.length)
 	switch {
 	case errors.Is(err, io.EOF):
-		return manifest{}, damaged(fmt.Errorf("the file %s has %d bytes, and had %d", want.name, w.length, want.length))
+		return manifest{}, errkind.Damaged(fmt.Errorf("the file %s has %d bytes, and had %d", want.name, w.length, want.length))
 	case err != nil:
 		return manifest{}, err
 	case want.length > 0 && w.manifest() != want:
-		return manifest{}, damaged(fmt.Errorf("the file %s is not as it was written", want.name))
+		return manifest{}, errkind.Damaged(fmt.Errorf("the file %s is not as it was written", want.name))
 	}
 	more, err := io.Copy(w, f)
 	if err == nil && more > 0 {

@@ -36,6 +36,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/dirlock"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/errkind"
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/rowfilter"
 )
@@ -153,7 +154,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 	}
 	db, err := open(dirlock.Path(o.FS, dir), o)
 	if err != nil {
-		return nil, fmt.Errorf("pebble: open %s: %w", dir, ofDisk(err))
+		return nil, fmt.Errorf("pebble: open %s: %w", dir, errkind.OfDisk(err))
 	}
 	return db, nil
 }
@@ -168,7 +169,7 @@ func open(dir string, o Options) (_ *DB, err error) {
 	}
 	_, err = o.FS.Stat(dir)
 	made := errors.Is(err, fs.ErrNotExist)
-	if err := makeDir(o.FS, dir); err != nil {
+	if err := dirlock.Make(o.FS, dir); err != nil {
 		return nil, fmt.Errorf("create the directory, or name one that can be written to: %w", err)
 	}
 	// Look before anything is written, the lock file included: the directory may be anyone's.
@@ -236,7 +237,7 @@ func openFenced(dir string, o Options, fence *fence) (_ *DB, err error) {
 			strings.Contains(err.Error(), "unknown format major version") {
 			err = fmt.Errorf("%w: written by a newer version of the engine: %w", driver.ErrLayout, err)
 		}
-		return nil, classifyOpen(err)
+		return nil, errkind.OfOpen(err)
 	}
 	db := &DB{
 		dir: dir, now: o.Now, eng: eng, fence: fence, unflushed: unflushed,
@@ -246,7 +247,7 @@ func openFenced(dir string, o Options, fence *fence) (_ *DB, err error) {
 		err = fence.record.finish()
 	}
 	if err == nil {
-		err = classify(db.readDirectory())
+		err = errkind.Of(db.readDirectory())
 	}
 	if err != nil {
 		err = errors.Join(err, eng.Close())
@@ -294,26 +295,6 @@ func engineOptions(o Options, fence *fence, unflushed *rowfilter.Unflushed) *peb
 		o.tune(po)
 	}
 	return po
-}
-
-// makeDir creates a directory, and those above it, in a way that outlives a loss of power.
-func makeDir(fsys vfs.FS, dir string) error {
-	if _, err := fsys.Stat(dir); err == nil {
-		return nil
-	}
-	parent := fsys.PathDir(dir)
-	if parent != dir {
-		if err := makeDir(fsys, parent); err != nil {
-			return err
-		}
-	}
-	if err := fsys.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := syncDir(fsys, parent); err != nil {
-		return errors.Join(err, fsys.Remove(dir))
-	}
-	return nil
 }
 
 // openEngine opens the engine and gives up the caller's reference to its cache. It turns the
@@ -424,12 +405,10 @@ func (db *DB) leave() { db.opMu.RUnlock() }
 
 // stopped is what calls return after the first failed write.
 func (db *DB) stopped(cause error) error {
-	cause = ofDisk(cause)
+	cause = errkind.OfDisk(cause)
 	why := strings.TrimPrefix(cause.Error(), driver.ErrUnavailable.Error()+": ")
-	return &fault{
-		fmt.Sprintf("pebble: %s: %v: a write failed, and the database stopped; mend the cause and open it again: %s", db.dir, driver.ErrUnavailable, why),
-		[]error{driver.ErrUnavailable, driver.ErrClosed, cause},
-	}
+	return errkind.New(fmt.Sprintf("pebble: %s: %v: a write failed, and the database stopped; mend the cause and open it again: %s",
+		db.dir, driver.ErrUnavailable, why), driver.ErrUnavailable, driver.ErrClosed, cause)
 }
 
 // Family implements [driver.DB].

@@ -17,6 +17,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/dirlock"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/errkind"
 )
 
 const (
@@ -71,7 +73,7 @@ func logNumber(fsys vfs.FS, path string) (number string, ok bool) {
 func (r *fileRecord) add(number string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := syncDir(r.fs, r.dir); err != nil {
+	if err := dirlock.Sync(r.fs, r.dir); err != nil {
 		return err
 	}
 	logs := maps.Clone(r.logs)
@@ -136,11 +138,11 @@ func (r *fileRecord) checkLogs() error {
 		info, err := r.fs.Stat(r.fs.PathJoin(r.dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return damaged(fmt.Errorf("the log %s is missing", name))
+			return errkind.Damaged(fmt.Errorf("the log %s is missing", name))
 		case err != nil:
 			return err
 		case info.Size() < r.logs[number]:
-			return damaged(fmt.Errorf("the log %s has %d bytes, and had %d", name, info.Size(), r.logs[number]))
+			return errkind.Damaged(fmt.Errorf("the log %s has %d bytes, and had %d", name, info.Size(), r.logs[number]))
 		}
 	}
 	return nil
@@ -152,15 +154,15 @@ func (r *fileRecord) checkManifest() error {
 	name, err := atomicfs.ReadMarker(r.fs, r.dir, manifestMarker)
 	switch {
 	case err != nil:
-		return damaged(err)
+		return errkind.Damaged(err)
 	case name == "":
-		return damaged(errors.New("there is no file marker.manifest.*, which a store has from its beginning"))
+		return errkind.Damaged(errors.New("there is no file marker.manifest.*, which a store has from its beginning"))
 	}
 	want := manifest{name: name}
 	if len(r.manifests) > 0 {
 		i := slices.IndexFunc(r.manifests, func(m manifest) bool { return m.name == name })
 		if i < 0 {
-			return damaged(fmt.Errorf("%s is not in the file %s: one of them is from another time", name, formatName))
+			return errkind.Damaged(fmt.Errorf("%s is not in the file %s: one of them is from another time", name, formatName))
 		}
 		want = r.manifests[i]
 	}
@@ -180,7 +182,7 @@ func (r *fileRecord) write(n noted) error {
 			err = r.fs.Rename(r.fs.PathJoin(r.dir, unfinished), r.fs.PathJoin(r.dir, formatName))
 		}
 		if err == nil {
-			err = syncDir(r.fs, r.dir)
+			err = dirlock.Sync(r.fs, r.dir)
 		}
 		if err != nil {
 			return err
@@ -224,7 +226,7 @@ func (r *fileRecord) begin() error {
 	if err != nil || n.text() != (noted{}).text() {
 		err = r.writeAside(noted{})
 	}
-	if err = errors.Join(err, syncDir(r.fs, r.dir)); err != nil {
+	if err = errors.Join(err, dirlock.Sync(r.fs, r.dir)); err != nil {
 		return fmt.Errorf("write to the directory: %w", err)
 	}
 	return nil
@@ -237,7 +239,7 @@ func (r *fileRecord) finish() error {
 	defer r.mu.Unlock()
 	err := r.fs.Rename(r.fs.PathJoin(r.dir, unfinished), r.fs.PathJoin(r.dir, formatName))
 	if err == nil {
-		err = syncDir(r.fs, r.dir)
+		err = dirlock.Sync(r.fs, r.dir)
 	}
 	if err == nil {
 		r.unfinished = false
@@ -247,14 +249,6 @@ func (r *fileRecord) finish() error {
 		return fmt.Errorf("write to the directory: %w", err)
 	}
 	return nil
-}
-
-func syncDir(fsys vfs.FS, dir string) error {
-	d, err := fsys.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // readFormat returns the record of a directory that is ours. It returns nil for one that is empty, or that
@@ -311,7 +305,7 @@ func readNoted(fsys vfs.FS, name string) (noted, error) {
 
 // notOurs returns the error for a directory that is another program's, or ours and damaged.
 func notOurs(text string) error {
-	return &fault{fmt.Sprintf("%v: %s", driver.ErrLayout, text), []error{driver.ErrLayout, driver.ErrCorrupt}}
+	return errkind.New(fmt.Sprintf("%v: %s", driver.ErrLayout, text), driver.ErrLayout, driver.ErrCorrupt)
 }
 
 // The lines that follow the first one, in each format.

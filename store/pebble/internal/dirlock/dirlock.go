@@ -1,4 +1,4 @@
-// Package dirlock keeps a directory for one database at a time.
+// Package dirlock makes a directory, and keeps it for one database at a time.
 package dirlock
 
 import (
@@ -61,4 +61,33 @@ func lockError(err error) error {
 		return fmt.Errorf("write to the directory: %w", err)
 	}
 	return locked(err)
+}
+
+// Make creates a directory, and those above it, in a way that outlives a loss of power.
+func Make(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); err == nil {
+		return nil
+	}
+	parent := fsys.PathDir(dir)
+	if parent != dir {
+		if err := Make(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := Sync(fsys, parent); err != nil {
+		return errors.Join(err, fsys.Remove(dir))
+	}
+	return nil
+}
+
+// Sync makes what was made, renamed and removed in a directory outlive a loss of power.
+func Sync(fsys vfs.FS, dir string) error {
+	d, err := fsys.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

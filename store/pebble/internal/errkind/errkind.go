@@ -1,4 +1,5 @@
-package pebble
+// Package errkind gives errors of the engine and the file system the kinds that callers know them by.
+package errkind
 
 import (
 	"errors"
@@ -21,9 +22,12 @@ type fault struct {
 func (f *fault) Error() string   { return f.text }
 func (f *fault) Unwrap() []error { return f.is }
 
-// damaged returns the error for files that are not as the engine left them.
-func damaged(cause error) error {
-	return &fault{fmt.Sprintf("%v: restore its directory from a backup: %s", driver.ErrCorrupt, oneLine(cause)), []error{driver.ErrCorrupt, cause}}
+// New returns an error with a text, that is all of the others.
+func New(text string, is ...error) error { return &fault{text, is} }
+
+// Damaged returns the error for files that are not as the engine left them.
+func Damaged(cause error) error {
+	return New(fmt.Sprintf("%v: restore its directory from a backup: %s", driver.ErrCorrupt, oneLine(cause)), driver.ErrCorrupt, cause)
 }
 
 // oneLine returns the text of an error in one line, without what the engine adds for its own reports. The
@@ -38,38 +42,38 @@ func oneLine(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// classify gives what the engine returns the kind that callers know it by.
-func classify(err error) error {
+// Of gives what the engine returns the kind that callers know it by.
+func Of(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrCorrupt):
 		return err
 	case pebble.IsCorruptionError(err), errors.Is(err, fs.ErrNotExist):
-		return damaged(err)
+		return Damaged(err)
 	}
-	return ofDisk(err)
+	return OfDisk(err)
 }
 
-// classifyOpen does so for what the engine returns when it is opened. What is not the file
+// OfOpen does so for what the engine returns when it is opened. What is not the file
 // system's is about the files: the engine names most damage by texts only.
-func classifyOpen(err error) error {
+func OfOpen(err error) error {
 	var errno syscall.Errno
 	if err == nil || errors.Is(err, driver.ErrLayout) || errors.As(err, &errno) && errno != syscall.ENOENT {
-		return classify(err)
+		return Of(err)
 	}
-	return damaged(err)
+	return Damaged(err)
 }
 
-// ofDisk gives an error its kind where the file system refuses what this process may not do, or a disk is full or fails.
-func ofDisk(err error) error {
+// OfDisk gives an error its kind where the file system refuses what this process may not do, or a disk is full or fails.
+func OfDisk(err error) error {
 	if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnauthorised) {
 		return err
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return &fault{fmt.Sprintf("%v: %s", driver.ErrUnauthorised, oneLine(err)), []error{driver.ErrUnauthorised, err}}
+		return New(fmt.Sprintf("%v: %s", driver.ErrUnauthorised, oneLine(err)), driver.ErrUnauthorised, err)
 	}
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO} {
 		if errors.Is(err, errno) {
-			return &fault{fmt.Sprintf("%v: %s", driver.ErrUnavailable, oneLine(err)), []error{driver.ErrUnavailable, err}}
+			return New(fmt.Sprintf("%v: %s", driver.ErrUnavailable, oneLine(err)), driver.ErrUnavailable, err)
 		}
 	}
 	return err
