@@ -529,6 +529,9 @@ func TestDamagedBlock(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrCorrupt)
 	}
 	require.ErrorIs(t, f.Apply(background, driver.Mutation{Row: row, DeleteRow: true}), driver.ErrCorrupt)
+	copied := filepath.Join(t.TempDir(), "copy")
+	require.ErrorIs(t, db.Backup(background, copied), driver.ErrCorrupt)
+	require.NoDirExists(t, copied)
 	require.NoError(t, f.Apply(background, mutation("another", "1")))
 	require.NoError(t, db.Close())
 }
