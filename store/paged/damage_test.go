@@ -364,3 +364,42 @@ func TestNoPanics(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrTampered)
 	}
 }
+
+// Verify goes on behind damaged pages and names each of them, wherever in its part it is.
+func TestVerifyNamesDamagedPages(t *testing.T) {
+	for _, spread := range []int{-1, 2} {
+		tbl, f := loaded(t, spread)
+		all := stored(t, f)
+		whole, err := tbl.Verify(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, whole.Faults)
+		for _, victims := range [][]int{{0}, {len(all) - 1}, {3}, {3, 4}, {0, 1, 7, 9, len(all) - 1}} {
+			var places [][]byte
+			for n, at := range victims {
+				cells := slices.Clone(all[at].Cells)
+				c := &cells[n%len(cells)]
+				c.Value = bytes.Clone(c.Value)
+				c.Value[len(c.Value)-1] ^= 1
+				put(t, f, all[at].Key, cells)
+				places = append(places, all[at].Key)
+			}
+			c, err := tbl.Verify(t.Context())
+			require.ErrorIs(t, err, store.ErrTampered)
+			require.ErrorContains(t, err, fmt.Sprintf("damaged are %d of %d pages", len(victims), len(all)))
+			require.Equal(t, len(victims), c.Damaged)
+			require.Equal(t, len(all)-len(victims), c.Pages)
+			require.Less(t, c.Rows, whole.Rows)
+			require.GreaterOrEqual(t, c.Rows, whole.Rows-4*len(victims))
+			var found [][]byte
+			for _, fault := range c.Faults {
+				require.Equal(t, inspect.FaultPage, fault.Kind)
+				require.ErrorIs(t, fault.Err, store.ErrTampered)
+				found = append(found, fault.Place)
+			}
+			require.ElementsMatch(t, places, found)
+			for _, at := range victims {
+				put(t, f, all[at].Key, all[at].Cells)
+			}
+		}
+	}
+}

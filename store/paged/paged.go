@@ -51,6 +51,7 @@ import (
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -205,12 +206,15 @@ func (t *Table) count(ctx context.Context, where store.Predicate) (n int, err er
 type Census struct {
 	Pages    int // that there are
 	Rows     int
-	Uncut    int // pages with too many rows, whose writer died before it had cut them: the next writer does
-	Old      int // pages that were not sealed under the newest key
-	Resealed int // pages that are now
+	Uncut    int             // pages with too many rows, whose writer died before it had cut them: the next writer does
+	Old      int             // pages that were not sealed under the newest key
+	Resealed int             // pages that are now
+	Damaged  int             // pages that cannot be read, and are none of Pages
+	Faults   []inspect.Fault // of these, up to 1000, with their places; only Verify has them
 }
 
-// Verify opens all pages, and checks that none is missing and that rows are where their keys belong. The first fault is the error.
+// Verify opens all pages, and checks that none is missing and that rows are where their keys belong. It goes on behind pages that
+// are damaged: the error has how many there are, and the Census their places. A page that is missing ends it, and is the error.
 func (t *Table) Verify(ctx context.Context) (c Census, err error) {
 	err = t.call(ctx, "verify", "verify", 0, func(ctx context.Context, e *engine.Engine) (err error) {
 		all, err := t.pages.Verify(ctx, e)

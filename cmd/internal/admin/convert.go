@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -216,11 +217,15 @@ func (c conversion) encodeStatus(s inspect.ConvertStatus) error {
 	}{"conversion_status", c.ShownStore(), c.table, c.tenant, pending, s.Version, s.Latest, s.Done, s.Total})
 }
 
-// names lists names as a terminal can show them.
+// names lists names as a terminal can show them. One with a comma is in double quotes, as flags take it.
 func names(all []string) string {
 	var shown []string
 	for _, name := range all {
-		shown = append(shown, show.Visible(name))
+		one := show.Visible(name)
+		if one == name && strings.Contains(name, ",") {
+			one = strconv.Quote(name)
+		}
+		shown = append(shown, one)
 	}
 	return strings.Join(shown, ", ")
 }

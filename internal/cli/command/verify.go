@@ -143,6 +143,9 @@ func (v *verification) pages(ctx context.Context, name string, tbl *paged.Table)
 		var err error
 		c, err = tbl.Verify(ctx)
 		bar.End()
+		for _, f := range c.Faults {
+			err = errors.Join(err, v.printFault(name, f))
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -349,5 +352,6 @@ var advice = map[inspect.FaultKind]string{
 	inspect.FaultUndone:  "wait for whoever does that; if nobody does, --repair or 'rangecrypt table reindex' finishes it",
 	inspect.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
 	inspect.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
+	inspect.FaultPage:    "somebody or something changed the data; find out who, and restore the table, or bring the other rows into a new one",
 	inspect.FaultCopy:    "queries by the column return rows that are not there, or other values; --repair puts copies of the rows as they are",
 }

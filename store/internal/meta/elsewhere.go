@@ -81,7 +81,7 @@ func (m *Table) ours(what string) error {
 	case m.Elsewhere():
 		return fmt.Errorf("%w: %s: the application keeps the rows of table %q: add another column, and write the values there", fault.ErrSchema, what, m.Name)
 	case m.Paged():
-		return fmt.Errorf("%w: %s: the rows of table %q are in pages, which cannot have it: load them into another table", fault.ErrSchema, what, m.Name)
+		return fmt.Errorf("%w: %s: the rows of table %q are in pages, and only a new table can have it: make one, and bring the rows into it", fault.ErrSchema, what, m.Name)
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func columns(t *rowcodec.View) []*rowcodec.Column { return slices.Concat(t.Parts
 // wrote is a [rowcodec.NewerRow].
 func (t *Table) open(v *rowcodec.View, row driver.Row, sealed bool) (*page, error) {
 	p := &page{key: row.Key, stamp: driver.LatestStamp(row.Cells)}
-	if n := v.Spec.PrefixBytes; len(row.Key) < n || len(row.Key) == n && v.Spec.SpreadBits > 0 {
+	if !hasPart(v.Spec, row.Key) {
 		return nil, fmt.Errorf("%w: the key of a page is cut short", fault.ErrTampered)
 	}
 	for _, c := range row.Cells {

@@ -3,8 +3,10 @@ package pages
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 )
 
@@ -14,11 +16,25 @@ type Census struct {
 	Uncut       int // pages whose writer died before it had cut them; the next writer does
 	Old         int // that were not sealed with the newest key
 	Resealed    int // that are now
+	Damaged     int // that cannot be read, and are none of Pages
+	Faults      []inspect.Fault
 }
 
-// Verify opens all pages and looks whether they form whole chains, with the rows in their order.
+// mostFaults is how many faults a Census has.
+const mostFaults = 1000
+
+// Verify opens all pages and looks whether they form whole chains, with the rows in their order. A page that is damaged does
+// not end it, but the pages before and behind are not compared with it.
 func (t *Table) Verify(ctx context.Context, e *engine.Engine) (c Census, err error) {
-	err = t.pages(ctx, e, &c, func(*engine.Engine, *page) error { return nil })
+	damaged := func(key []byte, err error) {
+		if c.Damaged++; len(c.Faults) < mostFaults {
+			c.Faults = append(c.Faults, inspect.Fault{Kind: inspect.FaultPage, Place: key, Err: err})
+		}
+	}
+	err = t.pages(ctx, e, &c, damaged, func(*engine.Engine, *page) error { return nil })
+	if err == nil && c.Damaged > 0 {
+		err = located(e, fmt.Errorf("damaged are %d of %d pages: %w", c.Damaged, c.Pages+c.Damaged, c.Faults[0].Err))
+	}
 	return c, err
 }
 
@@ -27,7 +43,7 @@ func (t *Table) Reseal(ctx context.Context, e *engine.Engine) (c Census, err err
 	if e, err = e.Env.Refresh(ctx); err != nil {
 		return c, err
 	}
-	err = t.pages(ctx, e, &c, func(e *engine.Engine, p *page) error {
+	err = t.pages(ctx, e, &c, nil, func(e *engine.Engine, p *page) error {
 		if !p.old {
 			return nil
 		}
@@ -66,12 +82,17 @@ func (t *Table) reseal(ctx context.Context, e *engine.Engine, key []byte) error 
 	}
 }
 
-// pages calls do with all pages, and counts them.
-func (t *Table) pages(ctx context.Context, e *engine.Engine, c *Census, do func(*engine.Engine, *page) error) error {
+// pages calls do with all pages, and counts them. A damaged page ends it, unless there is a function that is told of it.
+func (t *Table) pages(ctx context.Context, e *engine.Engine, c *Census, damaged func(key []byte, err error), do func(*engine.Engine, *page) error) error {
 	return t.retry(ctx, e, func(e *engine.Engine) error {
 		*c = Census{Resealed: c.Resealed}
 		var failed error
-		w := &walk{t: t, e: e, sealed: true, yield: func(r run) bool {
+		w := &walk{t: t, e: e, sealed: true, damaged: damaged, yield: func(r run) bool {
+			if _, failed = t.keyed(ctx, e.View, r.page); failed != nil && damaged != nil && isDamage(failed) {
+				damaged(r.key, failed)
+				failed = nil
+				return true
+			}
 			c.Pages++
 			c.Rows += r.to
 			if len(r.cuts) > 0 {
@@ -80,7 +101,7 @@ func (t *Table) pages(ctx context.Context, e *engine.Engine, c *Census, do func(
 			if r.old {
 				c.Old++
 			}
-			if _, failed = t.keyed(ctx, e.View, r.page); failed == nil {
+			if failed == nil {
 				failed = do(e, r.page)
 			}
 			return failed == nil

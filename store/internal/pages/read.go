@@ -8,6 +8,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
 // A run is the rows of a page that are its own: those before one.
@@ -90,10 +91,13 @@ type walk struct {
 	stamps bool // pages are read with stamps
 	yield  func(run) bool
 
+	damaged func(key []byte, err error) // is told of pages that cannot be read, which are left out; nil: they end the walk
+
 	held *page  // whose rows are yielded when it is known which of them the next page takes over
 	of   part   // that it is in
 	from []byte // before which all rows were yielded
 	past *part  // keys without a gap that were yielded last
+	gap  bool   // the page before was left out, so that nothing says where the next one of the part begins
 	done bool   // the caller wants no more
 
 	ahead []*page // where ranges begin, by key
@@ -101,30 +105,57 @@ type walk struct {
 
 // step takes the next page of a scan.
 func (w *walk) step(p *page) error {
-	if w.held != nil && w.of.has(p.key) {
-		to := w.held.next(p.key)
+	if err := w.reach(p.key); err != nil || w.done {
+		return err // where done, the caller does not ask whether the next one is right
+	}
+	w.hold(p)
+	return nil
+}
+
+// reach yields what is before the page with a key, and returns errBroken if no page is to begin there.
+func (w *walk) reach(key []byte) error {
+	switch gap := w.gap && w.of.has(key); {
+	case gap:
+	case w.held != nil && w.of.has(key):
+		to := w.held.next(key)
 		if to < 0 {
 			return errBroken
 		}
-		if w.emit(to, p.key); !w.done {
-			w.hold(p)
+		w.emit(to, key)
+	default:
+		if w.held != nil {
+			if w.held.high != nil {
+				return errBroken
+			}
+			if w.emit(w.held.rows, w.of.end); w.done {
+				return nil
+			}
 		}
-		return nil
-	}
-	if w.held != nil {
-		if w.held.high != nil {
+		w.of = partOf(w.e.Spec, key)
+		w.held, w.from = nil, w.of.root
+		if !bytes.Equal(key, w.of.root) {
 			return errBroken
 		}
-		if w.emit(w.held.rows, w.of.end); w.done {
-			return nil // whether the next one is right, the caller does not ask
-		}
 	}
-	w.of = partOf(w.e.Spec, p.key)
-	w.held, w.from = nil, w.of.root
-	if !bytes.Equal(p.key, w.of.root) {
-		return errBroken
+	w.gap = false
+	return nil
+}
+
+// isDamage reports whether an error is about what a page has.
+func isDamage(err error) bool {
+	return errors.Is(err, fault.ErrTampered) || errors.Is(err, fault.ErrWrongKey)
+}
+
+// leaveOut goes on behind a page that cannot be read.
+func (w *walk) leaveOut(key []byte, err error) error {
+	if w.damaged == nil || !isDamage(err) || !hasPart(w.e.Spec, key) {
+		return err
 	}
-	w.hold(p)
+	if err := w.reach(key); err != nil || w.done {
+		return err
+	}
+	w.damaged(key, err)
+	w.held, w.from, w.gap = nil, key, true
 	return nil
 }
 
@@ -182,10 +213,12 @@ func (w *walk) scan(ctx context.Context, r driver.Range) error {
 			return err
 		}
 		p, err := w.t.open(w.e.View, row, w.sealed)
-		if err != nil {
-			return err
+		if err == nil {
+			err = w.step(p)
+		} else {
+			err = w.leaveOut(row.Key, err)
 		}
-		if err := w.step(p); err != nil || w.done {
+		if err != nil || w.done {
 			return err
 		}
 	}
@@ -196,7 +229,7 @@ func (w *walk) scan(ctx context.Context, r driver.Range) error {
 // order. It begins with the page that has the first key.
 func (w *walk) between(ctx context.Context, start, end []byte) error {
 	for attempt := 0; ; {
-		w.of, w.held, w.from = partOf(w.e.Spec, start), nil, start
+		w.of, w.held, w.from, w.gap = partOf(w.e.Spec, start), nil, start, false
 		err := w.attempt(ctx, start, end)
 		switch {
 		case errors.Is(err, errUncut):

@@ -33,6 +33,11 @@ func (t *Table) Counts() (opened, cached uint64) { return t.opened.Load(), t.cac
 // A part is what one partition of the database has: the keys from its root on that are below its end. A nil end is unbounded.
 type part struct{ root, end []byte }
 
+// hasPart reports whether a key is long enough to be in a part.
+func hasPart(spec driver.FamilySpec, key []byte) bool {
+	return len(key) > spec.PrefixBytes || len(key) == spec.PrefixBytes && spec.SpreadBits == 0
+}
+
 // partOf returns the part that a key is in.
 func partOf(spec driver.FamilySpec, key []byte) part {
 	n := spec.PrefixBytes
