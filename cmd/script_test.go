@@ -58,6 +58,7 @@ func TestScripts(t *testing.T) {
 			"hold":     hold,
 			"broken":   broken,
 			"unposted": unposted,
+			"lost":     lost,
 			"put":      put,
 			"part":     part,
 			"stopped":  stopped,
@@ -119,6 +120,25 @@ func unposted(ts *testscript.TestScript, neg bool, args []string) {
 		row.Key[len(row.Key)-1] ^= 1 // of another write
 		return driver.Mutation{Row: row.Key, Puts: row.Cells}
 	})
+}
+
+// lost DIR LETTERS drops the families of tables in the embedded store in DIR whose names begin with one of the letters, and of t
+// drops the rows only.
+func lost(ts *testscript.TestScript, _ bool, args []string) {
+	if args[1] == "t" {
+		damage(ts, args[0], "t", math.MaxInt, func(row driver.Row) driver.Mutation { return driver.Mutation{Row: row.Key, DeleteRow: true} })
+		return
+	}
+	db, err := pebble.Open(ts.MkAbs(args[0]), nil)
+	ts.Check(err)
+	defer func() { ts.Check(db.Close()) }()
+	names, err := db.Families(context.Background())
+	ts.Check(err)
+	for _, name := range names {
+		if strings.Contains(args[1], name[:1]) {
+			ts.Check(db.Drop(context.Background(), name))
+		}
+	}
 }
 
 // damage changes rows of families of a kind in the embedded store in dir, at most so many in each.

@@ -51,7 +51,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	layers := []string{
 		"store/inspect", "store/internal/fault", "store/internal/lease", "store/internal/observe", "store/internal/value", "store/internal/index", "store/internal/scheme", "store/internal/meta", "store/internal/keyring",
 		"store/internal/catalogue", "store/internal/rowcodec", "store/internal/forms", "store/internal/predicate", "store/internal/ranges", "store/internal/inorder", "store/internal/structs", "store/internal/chunks", "store/internal/engine", "store/internal/recopy", "store/internal/estimate", "store/internal/tokens", "store/internal/unproven", "store/internal/query", "store/internal/aggregate", "store/internal/bykey", "store/internal/session", "store/internal/administer", "store/internal/pages", "store/internal/layouts",
-		"store/internal/pseudonym", "store/internal/keyuse", "store/internal/rewrite", "store/internal/maintain", "store", "store/cell", "store/paged", "store/migrate", "store/rekey",
+		"store/internal/pseudonym", "store/internal/keyuse", "store/internal/rewrite", "store/internal/maintain", "store", "store/cell", "store/paged", "store/migrate", "store/rekey", "store/remake",
 	}
 	layer := func(pkg string) int {
 		return slices.IndexFunc(layers, func(l string) bool { return pkg == module+"/"+l })

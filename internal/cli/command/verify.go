@@ -16,8 +16,10 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/paged"
+	"github.com/rangecrypt/rangecrypt/store/remake"
 )
 
 type verification struct {
@@ -43,7 +45,8 @@ as the database names the places, and never a value.
 
 Index entries that point to no row are no fault: clients leave them when they die. With
 --repair, those that still point to none after the grace period are dropped, index
-entries that are missing are written, and damaged indexes are made again from the rows.
+entries that are missing are written, and indexes that are damaged or lost are made again
+from the rows, as are tables of index entries that are lost: end other clients before.
 No row changes its values. One whose ciphertext has no place in an index is stored again
 under another.
 
@@ -52,7 +55,8 @@ parts have adds up to what a table has; the first one has the indexes, too. So a
 can have a large table verified.
 
 The exit code is 3 if there is a fault that was not mended, or a table that cannot be
-read to its end. The other tables are checked in any case.`,
+read to its end. The other tables are checked in any case. It is 1 if a table has index
+entries and no rows, which may be lost.`,
 		Example: `  PROGRAM verify --store pebble:data --key app.key
   PROGRAM verify --store cassandra://127.0.0.1/app --key app.key --repair
   PROGRAM verify --store pebble:data --key app.key --table readings --json
@@ -110,7 +114,15 @@ func (v *verification) run(ctx context.Context) error {
 			return fmt.Errorf("%w: no table of the store has tenants", store.ErrTenant)
 		}
 	}
+	if v.repair { // all before the first: an index that tables share is made again from the rows of each
+		for _, name := range names {
+			if err := v.remake(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
 	sound, undone := true, true
+	var empty []string // tables with index entries and no rows
 	for _, name := range names {
 		found, err := v.table(ctx, name)
 		if err != nil && (ctx.Err() != nil || !exit.WrongData(err)) {
@@ -118,6 +130,13 @@ func (v *verification) run(ctx context.Context) error {
 		}
 		if err != nil {
 			v.Warn("%v", err)
+		}
+		if err == nil && found.Rows+found.Expired == 0 && found.Dangling > found.Unknown && !v.part.Given() {
+			if found.Dropped < found.Dangling {
+				empty = append(empty, show.Visible(name))
+			} else {
+				v.Warn("%s: it had index entries and no rows: if nobody has deleted the rows, restore them from a backup", show.Visible(name))
+			}
 		}
 		if err == nil && found.Sound() {
 			continue
@@ -131,7 +150,23 @@ func (v *verification) run(ctx context.Context) error {
 	if !sound {
 		return fmt.Errorf("%w: the store is not as its clients left it", exit.ErrWrongAnswer)
 	}
+	if len(empty) > 0 {
+		return fmt.Errorf("index entries and no rows: %s: if nobody has deleted the rows, they are lost: restore them from a backup; "+
+			"otherwise drop the entries with --repair", strings.Join(empty, ", "))
+	}
 	return nil
+}
+
+// remake makes the parts of a table again that the database has lost, if its rows can fill them.
+func (v *verification) remake(ctx context.Context, name string) error {
+	if _, err := v.Store.Table(ctx, name); !errors.Is(err, driver.ErrNoFamily) {
+		return nil // what else is wrong is told when the table is checked
+	}
+	made, err := remake.Derived(ctx, v.Store, name)
+	for _, family := range made {
+		v.Warn("%s: the database had lost %s, which is made again from the rows; queries miss rows until that is over", show.Visible(name), family)
+	}
+	return err
 }
 
 // pages checks a table of pages. There is nothing to repair in it.

@@ -140,6 +140,57 @@ func familiesOf(db *session.Database, m *meta.Table) (map[string]driver.FamilySp
 	return specs, nil
 }
 
+// Remake makes the families again that the database has lost of a table, if a verification can fill them: those of its index
+// entries and indexes, and of the indexes whose keys it shares. It returns their names. Of a table whose rows are lost it makes nothing.
+func Remake(ctx context.Context, db *session.Database, table string) (made []string, err error) {
+	m, _, err := db.Catalogue.Table(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	if m, err = db.Whole(ctx, m); err != nil {
+		return nil, err
+	}
+	specs, err := familiesOf(db, m)
+	if err != nil || specs == nil {
+		return nil, err
+	}
+	for _, f := range m.All() {
+		if scheme.Stateful(f.Scheme) {
+			name, _ := db.Keys.Table(m.ID).State(f)
+			specs[name] = driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		there := specs[name]
+		there.Existing = true
+		_, err := db.Driver.Family(ctx, there)
+		if err != nil && !errors.Is(err, driver.ErrNoFamily) {
+			return nil, err
+		}
+		if err != nil && name == m.DataFamily() {
+			return nil, nil
+		}
+		if err != nil {
+			made = append(made, name)
+		}
+	}
+	for _, name := range made {
+		if _, err := db.Driver.Family(ctx, specs[name]); err != nil {
+			return nil, err
+		}
+	}
+	// Who drops the table removes it from the catalogue first, and then its families.
+	if _, _, _, err := db.Catalogue.Entry(ctx, m.Name, m.ID, nil); err != nil {
+		for _, name := range made {
+			if errors.Is(err, fault.ErrNoTable) {
+				err = fault.Join(err, db.Driver.Drop(ctx, name))
+			}
+		}
+		return nil, err
+	}
+	return made, nil
+}
+
 // complete puts a description whose new fields have no keys yet, nor an owner of a shared one.
 func complete(db *session.Database, e *catalogue.Edit, m *meta.Table) error {
 	k := db.Keys.Of(m)

@@ -177,11 +177,25 @@ func (db *Database) named(ctx context.Context, name string, apart func(*meta.Tab
 			return nil, err
 		}
 		if last != nil && last.ID == m.ID && last.Version == m.Version {
-			return nil, fmt.Errorf("%w: the database has lost a part of table %q: restore that from a backup: %w", fault.ErrTampered, name, err)
+			return nil, fmt.Errorf("%w: the database has lost a part of table %q: %s: %w", fault.ErrTampered, name, db.wayOut(ctx, m), err)
 		}
 		last = m
 		pause.Repeats(ctx, "schema_changed")
 	}
+}
+
+// wayOut says what to do about a table of which a family is lost.
+func (db *Database) wayOut(ctx context.Context, m *meta.Table) string {
+	const restore = "restore that from a backup"
+	spec, err := m.DataSpec()
+	spec.Existing = true
+	if err == nil {
+		_, err = db.Driver.Family(ctx, spec)
+	}
+	if err != nil {
+		return restore
+	}
+	return restore + ", or end all clients and have 'rangecrypt verify --repair' make it again from the rows"
 }
 
 // Table returns the table that the catalogue, at a version, describes: from memory where it was opened before.
