@@ -122,7 +122,7 @@ func (v *verification) run(ctx context.Context) error {
 		}
 	}
 	sound, undone := true, true
-	var empty []string // tables with index entries and no rows
+	left := false // of tables without rows are index entries
 	for _, name := range names {
 		found, err := v.table(ctx, name)
 		if err != nil && (ctx.Err() != nil || !exit.WrongData(err)) {
@@ -132,11 +132,8 @@ func (v *verification) run(ctx context.Context) error {
 			v.Warn("%v", err)
 		}
 		if err == nil && found.Rows+found.Expired == 0 && found.Dangling > found.Unknown && !v.part.Given() {
-			if found.Dropped < found.Dangling {
-				empty = append(empty, show.Visible(name))
-			} else {
-				v.Warn("%s: it had index entries and no rows: if nobody has deleted the rows, restore them from a backup", show.Visible(name))
-			}
+			v.Warn("%s: there were index entries and no rows: if nobody has deleted the rows, restore them from a backup", show.Visible(name))
+			left = left || found.Dropped < found.Dangling
 		}
 		if err == nil && found.Sound() {
 			continue
@@ -150,9 +147,8 @@ func (v *verification) run(ctx context.Context) error {
 	if !sound {
 		return fmt.Errorf("%w: the store is not as its clients left it", exit.ErrWrongAnswer)
 	}
-	if len(empty) > 0 {
-		return fmt.Errorf("index entries and no rows: %s: if nobody has deleted the rows, they are lost: restore them from a backup; "+
-			"otherwise drop the entries with --repair", strings.Join(empty, ", "))
+	if left {
+		return errors.New("index entries without any row may be all that is left of a table; where its rows were deleted, --repair drops them")
 	}
 	return nil
 }
