@@ -384,5 +384,5 @@ var advice = map[inspect.FaultKind]string{
 	inspect.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
 	inspect.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
 	inspect.FaultPage:    "somebody or something changed the data; find out who, and restore the table, or bring the other rows into a new one",
-	inspect.FaultCopy:    "queries by the column return rows that are not there, or other values; --repair puts copies of the rows as they are",
+	inspect.FaultCopy:    "queries by the column return rows that are not there, or other values; --repair puts copies of the rows as they are, unless none is there",
 }

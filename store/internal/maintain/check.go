@@ -522,7 +522,7 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		}
 		if one.stale {
 			v.report.Dangling++
-			if v.opts.Repair && len(v.dangling) < v.room {
+			if v.opts.Repair && len(v.dangling) < v.room && !v.keeps(one) {
 				if err := v.noteDangling(ctx, postings[i], one); err != nil {
 					return err
 				}

@@ -198,6 +198,12 @@ func (v *Verifier) mendContents(ctx context.Context, postings []driver.Row, foun
 	return nil
 }
 
+// keeps reports whether a copy is kept though its row is gone: no client leaves such a one, and where no row is there at all
+// copies may be all that is left of them.
+func (v *Verifier) keeps(one postingCheck) bool {
+	return one.fault != nil && one.fault.Kind == inspect.FaultCopy && v.parts == 1 && v.report.Rows+v.report.Expired == 0
+}
+
 // mendCopies puts copies of rows into postings that have none, or another one.
 func (v *Verifier) mendCopies(ctx context.Context, postings []driver.Row, found []postingCheck) error {
 	t, uncopied := v.table, make(map[*rowcodec.Column][]driver.Row)
@@ -207,7 +213,7 @@ func (v *Verifier) mendCopies(ctx context.Context, postings []driver.Row, found 
 		case wrong != nil:
 		case found[i].uncopied:
 			uncopied[c] = append(uncopied[c], postings[i])
-		case f != nil && f.Kind == inspect.FaultCopy:
+		case f != nil && f.Kind == inspect.FaultCopy && !v.keeps(found[i]):
 			var err error
 			if f.Repaired, err = recopy.Mend(ctx, t, c, postings[i]); err != nil && !fault.Refused(err) {
 				return err
