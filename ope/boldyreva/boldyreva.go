@@ -160,6 +160,9 @@ func defaultRangeBits(domainBits int) int {
 // of a modular scheme, "mope/1 domain=[0,255] range=16".
 func (s *scheme) ID() string { return s.id }
 
+// Format implements fmt.Formatter: every verb prints the ID. The shift is as secret as the key.
+func (s scheme) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, s.id) }
+
 // Domain implements [ope.Scheme].
 func (s *scheme) Domain() ope.Domain { return s.domain }
 

@@ -68,6 +68,9 @@ func NewText(key ope.Key, size int) (*TextScheme, error) {
 // ID names the algorithm and its parameter, for example "boldyreva-text/1 bytes=32".
 func (s *TextScheme) ID() string { return s.id }
 
+// Format implements fmt.Formatter: every verb prints the ID. What is remembered are beginnings of plaintexts.
+func (s *TextScheme) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, s.id) }
+
 // Size returns how many bytes of a plaintext are in order.
 func (s *TextScheme) Size() int { return s.size }
 

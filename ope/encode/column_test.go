@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -276,4 +277,17 @@ func TestColumnEncryptsTheCode(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	})
+}
+
+// Logs and messages print what a program has at hand: what the scheme of a column remembers is not for them.
+func TestColumnsPrintTheirID(t *testing.T) {
+	codec := encode.Integer[int64]()
+	scheme, err := boldyreva.NewModular(ope.GenerateKey(), codec.Domain(), nil)
+	require.NoError(t, err)
+	column, err := encode.NewColumn(scheme, codec)
+	require.NoError(t, err)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
+		require.Equal(t, column.ID(), fmt.Sprintf(verb, column))
+		require.Empty(t, fmt.Sprintf(verb, new(encode.PrefixColumn[string])))
+	}
 }

@@ -128,10 +128,9 @@ func (s *shard) note(p unit.Page) (bool, error) {
 	return s.meet(p)
 }
 
-// learn takes note of a run that were neighbours at some instant of the known version. Others may
-// have been put between them since, even by this client, which then forgets these. If the run does
-// not fit to the list, one of both is wrong: the list is given up, and if it happens again and
-// again it is the index.
+// learn takes note of a run that were neighbours at some instant of the known version. Others may have been put between
+// them since, even by this client, which then forgets these. If the run does not fit to the list, one of both is wrong: the
+// list is given up, and if it happens again and again it is the index.
 func (s *shard) learn(u *unit.Unit, run []order.Element) error {
 	k := &s.known
 	err := k.list.Learn(run)
@@ -149,9 +148,8 @@ func (s *shard) learn(u *unit.Unit, run []order.Element) error {
 	return nil
 }
 
-// take takes note of the elements of a page that was read upwards from left to right, which were
-// neighbours at a version, though perhaps with others between them. It reports whether that is the
-// version of the page and of what is known now.
+// take takes note of the elements of a page that was read upwards from left to right, which were neighbours at a version,
+// though perhaps with others between them. It reports whether that is the version of the page and of what is known now.
 func (s *shard) take(p unit.Page, left, right order.Element, at ope.Version) (bool, error) {
 	ok, err := s.meet(p)
 	if !ok || err != nil {
@@ -337,11 +335,10 @@ func (s *shard) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
 	return is.Generation, is, err
 }
 
-// narrow makes one step towards knowing whether values are in the index, and their neighbours if
-// not: one round of parallel reads. Of each gap that is not known to be empty, it reads the lowest
-// elements, and probes to split the rest evenly. The map of what probes found empty, which is kept
-// between the steps, holds for the label of a right neighbour from where below it nothing was.
-// Without a map there are no probes: so gaps are read again that another client may have filled.
+// narrow makes one step towards knowing whether values are in the index, and their neighbours if not: one round of parallel
+// reads. Of each gap that is not known to be empty, it reads the lowest elements, and probes to split the rest evenly. The
+// map of what probes found empty, which is kept between the steps, holds for the label of a right neighbour from where
+// below it nothing was. Without a map there are no probes: so gaps are read again that another client may have filled.
 func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, empty map[order.Label]order.Label) error {
 	const width = 4 // gaps that are probed with all probes; more of them share these
 	perGap := 0

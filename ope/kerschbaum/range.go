@@ -12,10 +12,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
-// Intervals implements [ope.Scheme]. It reads what is around both bounds, in one round trip if the
-// client remembers where they are. A bound that is in the index is exact as long as the version
-// lasts. Into the gap around one that is not, values on both sides of it may be put later, and the
-// interval holds them all: check what a query returns.
+// Intervals implements [ope.Scheme]. It reads what is around both bounds, in one round trip if the client remembers where
+// they are. A bound that is in the index is exact as long as the version lasts. Into the gap around one that is not, values
+// on both sides of it may be put later, and the interval holds them all: check what a query returns.
 //
 // Use it where ciphertexts are kept outside the index, and compare the interval's version with that of the ciphertexts
 // before and after the query. [Scheme.Range] yields what is in the index, however often ciphertexts move.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -44,6 +45,9 @@ func NewRanked(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Rank
 
 // ID implements [ope.Scheme], for example "kerschbaum-ranked/1 domain=[0,255]".
 func (r *Ranked) ID() string { return r.of.ID() }
+
+// Format implements fmt.Formatter as [Scheme.Format] does.
+func (r *Ranked) Format(f fmt.State, _ rune) { r.of.Format(f, 'v') }
 
 // Domain implements [ope.Scheme].
 func (r *Ranked) Domain() ope.Domain { return r.of.Domain() }

@@ -65,9 +65,8 @@ type Options struct {
 	// begins the name of every unit and is bound into every record. It has at most 40 bytes.
 	Name string
 
-	// Lambda, if it is not 0, selects the scheme as it was published: midpoints, labels of
-	// lambda*b+1 bits for domains of b bits, and everything encrypted again when there is no room.
-	// It is at least 2, and the labels have at most 128 bits.
+	// Lambda, if it is not 0, selects the scheme as it was published: midpoints, labels of lambda*b+1 bits for domains of b
+	// bits, and everything encrypted again when there is no room. It is at least 2, and the labels have at most 128 bits.
 	Lambda int
 
 	// CacheValues bounds how many values a client remembers; 0 stands for 1,000,000, and it is at
@@ -191,6 +190,9 @@ func newScheme(key ope.Key, d ope.Domain, index ope.Index, opts *Options, ranked
 // "kerschbaum-published/1 domain=[0,255] lambda=2".
 func (b *base) ID() string { return b.orZero().id }
 
+// Format implements fmt.Formatter: every verb prints the ID. What is remembered are plaintexts.
+func (b *base) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, b.ID()) }
+
 // Domain implements [ope.Scheme].
 func (b *base) Domain() ope.Domain {
 	if b == nil {
@@ -237,9 +239,8 @@ func (b *base) entry(e order.Element, v ope.Version) ope.Entry {
 
 func (b *base) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, b.Domain()) }
 
-// Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a
-// commit, and before that, if the client does not remember what is around it, some reads. If ctx
-// ends, the value may or may not be in the index.
+// Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a commit, and before that,
+// if the client does not remember what is around it, some reads. If ctx ends, the value may or may not be in the index.
 // What the client remembers may be out of date: see Clients above.
 func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
 	at, err := s.put(ctx, x)

@@ -180,6 +180,9 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 // ID implements [ope.Scheme], for example "wozniak-indexed/1 domain=[0,255] range=72 keep=all".
 func (s *Indexed) ID() string { return s.id }
 
+// Format implements fmt.Formatter: every verb prints the ID. What is remembered are plaintexts with their ciphertexts.
+func (s *Indexed) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, s.id) }
+
 // Domain implements [ope.Scheme].
 func (s *Indexed) Domain() ope.Domain { return s.domain }
 

@@ -147,6 +147,9 @@ func checkRange(domainBits, rangeBits, least int, allowSmall bool) (int, error) 
 // ID implements [ope.Scheme], for example "wozniak/1 domain=[0,255] range=72".
 func (s *Scheme) ID() string { return s.id }
 
+// Format implements fmt.Formatter: every verb prints the ID. The ciphertexts of the ends of the domain come from the key.
+func (s Scheme) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, s.id) }
+
 // Domain implements [ope.Scheme].
 func (s *Scheme) Domain() ope.Domain { return s.domain }
 
