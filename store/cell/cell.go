@@ -41,6 +41,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -99,7 +100,7 @@ func specOf(c store.Column) (meta.Spec, error) {
 
 // A Field is a column that was registered, with its keys. It is safe for concurrent use, and never asks the database. It goes
 // on as it is if the column is dropped, also if that is registered again with other keys: then what it seals opens nowhere else.
-// So drop a column only when no program uses it.
+// So drop a column only when no program uses it. Make it with [Open]: the zero Field has no keys, and its methods return [ope.ErrKey].
 type Field[T any] struct{ column *column }
 
 // A Cell is a value as the two columns of a row hold it.
@@ -151,6 +152,9 @@ func open(ctx context.Context, db *session.Database, table, name string, goType 
 // Seal returns what the columns of a row hold for a value. A value that the column does not take is [ope.ErrDomain]. A null
 // has neither column: write null to both.
 func (f *Field[T]) Seal(row RowKey, v T) (Cell, error) {
+	if err := f.made(); err != nil {
+		return Cell{}, err
+	}
 	c, err := f.column.seal(row, v)
 	if err != nil {
 		return Cell{}, f.column.failed("seal", err)
@@ -165,9 +169,20 @@ func (f *Field[T]) Seal(row RowKey, v T) (Cell, error) {
 // only c.Sealed is nil, that is [store.ErrTorn], too. A value of another row, or one that was changed, is [store.ErrTampered]. One of
 // another column, table or store, or whose key id was changed, is [store.ErrWrongKey].
 func (f *Field[T]) Open(row RowKey, c Cell) (v T, err error) {
+	if err := f.made(); err != nil {
+		return v, err
+	}
 	opened, err := f.column.open(row, c)
 	if err != nil {
 		return v, f.column.failed("open", err)
 	}
 	return opened.(T), nil
+}
+
+// made returns an error for the zero field, which Open has not made, and for a nil one.
+func (f *Field[T]) made() error {
+	if f == nil || f.column == nil {
+		return fmt.Errorf("cell: %w: this field is a zero value; make it with cell.Open", ope.ErrKey)
+	}
+	return nil
 }

@@ -600,3 +600,19 @@ func BenchmarkOpen(b *testing.B) {
 		}
 	}
 }
+
+func TestFieldsThatNoFunctionHasMade(t *testing.T) {
+	for _, f := range []*cell.Field[int64]{nil, new(cell.Field[int64])} {
+		_, err := f.Seal(cell.Row(1), 1)
+		require.ErrorIs(t, err, ope.ErrKey)
+		_, err = f.Open(cell.Row(1), cell.Cell{Sealed: []byte{1}})
+		require.ErrorIs(t, err, ope.ErrKey)
+		for _, find := range []func(int64) (cell.Range[int64], error){f.Equal, f.AtLeast, f.AtMost} {
+			r, err := find(1)
+			require.ErrorIs(t, err, ope.ErrKey)
+			require.False(t, r.Has(1))
+		}
+		_, err = f.Between(1, 2)
+		require.EqualError(t, err, "cell: ope: invalid key: this field is a zero value; make it with cell.Open")
+	}
+}

@@ -35,6 +35,9 @@ func (f *Field[T]) AtMost(hi T) (Range[T], error) { return f.between(nil, &hi) }
 // Equal returns the range of one value. In a deterministic column its rows have Start itself, so a query for equality with that
 // finds them, too. In an ordered one Start may be below them: ask for the interval, by >= and <. A column that is randomised is [store.ErrColumn].
 func (f *Field[T]) Equal(v T) (Range[T], error) {
+	if err := f.made(); err != nil {
+		return Range[T]{}, err
+	}
 	switch {
 	case f.column.size == 0:
 		return Range[T]{column: f.column}, f.column.failed("find",
@@ -65,6 +68,9 @@ func (f *Field[T]) Equal(v T) (Range[T], error) {
 }
 
 func (f *Field[T]) between(lo, hi *T) (Range[T], error) {
+	if err := f.made(); err != nil {
+		return Range[T]{}, err
+	}
 	c := f.column
 	r := Range[T]{column: c}
 	if c.order == nil && c.text == nil {

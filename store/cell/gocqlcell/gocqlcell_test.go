@@ -272,3 +272,12 @@ func TestNullAndTornRows(t *testing.T) {
 		require.ErrorIs(t, err, row.want)
 	}
 }
+
+func TestValuesWithoutAField(t *testing.T) {
+	v := gocqlcell.For[int64](nil, 1)
+	v.Set(5)
+	_, err := v.Search().MarshalCQL(varint)
+	require.ErrorIs(t, err, ope.ErrKey)
+	_, err = new(gocqlcell.Value[int64]).Get()
+	require.ErrorContains(t, err, "without a value")
+}
