@@ -158,6 +158,12 @@ func TestWrongKeyIsOneSentence(t *testing.T) {
 	_, err = store.Open(background, db, brokenKMS{fmt.Errorf("a service: %w", store.ErrWrongKey)}, nil)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.EqualError(t, err, "store: the key or passphrase is not that of the database")
+
+	passphrase, err := kms.NewPassphrase([]byte("of another kind"))
+	require.NoError(t, err)
+	_, err = store.Open(background, db, passphrase, nil)
+	require.ErrorIs(t, err, store.ErrWrongKey)
+	require.EqualError(t, err, "store: the key of the database was wrapped by a key management service of another kind, or by a newer version (kms: not a wrapped key of a known format)")
 }
 
 type brokenKMS struct{ err error }

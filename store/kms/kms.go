@@ -173,4 +173,4 @@ func unwrap(s *seal.Sealer, sealed []byte, at seal.Place) ([]byte, error) {
 	return key, err
 }
 
-var errForeign = fmt.Errorf("%w: by a key management service of another kind, or by a newer version (%w)", ErrWrongKey, ErrFormat)
+var errForeign = fmt.Errorf("%w: the key of the database was wrapped by a key management service of another kind, or by a newer version (%w)", ErrWrongKey, ErrFormat)
