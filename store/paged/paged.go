@@ -45,6 +45,7 @@
 package paged
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,7 +170,7 @@ func (t *Table) Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, e
 		defer func() { end(n, err) }()
 		var row store.Row
 		for row, err = range t.pages.Rows(ctx, e, session.SelectionOf(q)) {
-			if err != nil {
+			if err = cmp.Or(err, ctx.Err()); err != nil {
 				err = t.failed("query", err)
 				yield(nil, err)
 				return

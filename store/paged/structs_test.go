@@ -147,3 +147,27 @@ func TestStructs(t *testing.T) {
 		require.Equal(t, int32(9), got.Size)
 	}
 }
+
+// A page that was read has up to 64 rows: they are no reason to go on when the caller has gone away.
+func TestQueriesEndWithTheirContext(t *testing.T) {
+	st := opened(t, drivertest.NewMemory())
+	rows, err := paged.Create(t.Context(), st, keyings[2].schema(), 0)
+	require.NoError(t, err)
+	for n := range 40 {
+		require.NoError(t, rows.Put(t.Context(), keyings[2].row(n)))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	var last error
+	for _, err := range rows.Query(ctx, store.Query{}) {
+		if last = err; err == nil {
+			n++
+		}
+		if n == 3 {
+			cancel()
+		}
+	}
+	require.ErrorIs(t, last, context.Canceled)
+	require.Equal(t, 3, n)
+}

@@ -166,7 +166,7 @@ func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Exp
 				return overtaken
 			}
 		}
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil { // what was read ahead is not wanted any more
 			return err
 		}
 		switch last := n+1 == q.Limit; {

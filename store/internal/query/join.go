@@ -71,8 +71,8 @@ func Join(ctx context.Context, left, right JoinSide, limit int, yield func(a, b 
 			return err
 		}
 		size = min(2*size, chunks.FullBatch)
-		if !batch.yield(l, r, yield) {
-			return nil
+		if !batch.yield(l, r, func(a, b *Found) bool { err = ctx.Err(); return err == nil && yield(a, b) }) {
+			return err
 		}
 	}
 	return confirm()
