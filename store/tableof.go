@@ -192,7 +192,7 @@ func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, insert bo
 	}
 	ctx, end := of.table.open().Operation(ctx, do)
 	defer func() { end(written(len(rows), err), err) }()
-	if err = b.Whole("a row that is written as a whole would have null there: use Update"); err == nil {
+	if err = b.Whole("a row that is written as a whole would have null there: use Update, if the table has Conditional, or add fields"); err == nil {
 		records := make([]*rowcodec.Record, len(rows))
 		err = t.PutEach(of.fit.Guarding(ctx), len(rows), of.records(rows, records, insert))
 		if t.Meta.AppendOnly() && (err == nil || errors.As(err, new(*BatchError))) {

@@ -582,7 +582,7 @@ func TestStructsOfSomeColumns(t *testing.T) {
 	require.NoError(t, err)
 	err = tbl.Put(background, &noted{ID: 1})
 	require.ErrorIs(t, err, store.ErrColumn)
-	require.ErrorContains(t, err, `column "more"; a row that is written as a whole would have null there: use Update`)
+	require.ErrorContains(t, err, `column "more"; a row that is written as a whole would have null there: use Update, if the table has Conditional, or add fields`)
 	require.NoError(t, tbl.Table().Put(background, store.Row{"id": 1, "note": "a", "more": 7}))
 	require.NoError(t, tbl.Update(background, &noted{ID: 1, Note: "b"}))
 	row, err := tbl.Table().Get(background, store.Row{"id": 1})
