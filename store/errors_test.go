@@ -159,11 +159,25 @@ func TestWrongKeyIsOneSentence(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.EqualError(t, err, "store: the key or passphrase is not that of the database")
 
-	passphrase, err := kms.NewPassphrase([]byte("of another kind"))
+	of := &serviceKMS{local: kms.NewLocal(ope.GenerateKey())}
+	db = drivertest.NewMemory()
+	_, err = store.Open(background, db, of, nil)
 	require.NoError(t, err)
-	_, err = store.Open(background, db, passphrase, nil)
+	_, err = store.Open(background, db, kms.NewLocal(ope.GenerateKey()), nil)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.EqualError(t, err, "store: the key of the database was wrapped by a key management service of another kind, or by a newer version (kms: not a wrapped key of a known format)")
+}
+
+// A serviceKMS wraps in a format of its own.
+type serviceKMS struct{ local *kms.Local }
+
+func (s *serviceKMS) Wrap(ctx context.Context, key []byte) ([]byte, error) {
+	wrapped, err := s.local.Wrap(ctx, key)
+	return append([]byte{0xee}, wrapped...), err
+}
+
+func (s *serviceKMS) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error) {
+	return s.local.Unwrap(ctx, wrapped[1:])
 }
 
 type brokenKMS struct{ err error }
