@@ -601,6 +601,20 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
+// Logs and messages print what a program has at hand: the values that it looks for are not for them.
+func TestRangesPrintNoValue(t *testing.T) {
+	st, err := store.Open(t.Context(), drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	require.NoError(t, cell.Register(t.Context(), st, "orders", store.OrderedColumn("amount", store.Int64, store.Boldyreva)))
+	f, err := cell.Open(t.Context(), st, "orders", store.Int64.Field("amount"))
+	require.NoError(t, err)
+	r, err := f.AtLeast(7700770077)
+	require.NoError(t, err)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		require.Equal(t, fmt.Sprintf("%x", r.Intervals), fmt.Sprintf(verb, r))
+	}
+}
+
 func TestFieldsThatNoFunctionHasMade(t *testing.T) {
 	for _, f := range []*cell.Field[int64]{nil, new(cell.Field[int64])} {
 		_, err := f.Seal(cell.Row(1), 1)

@@ -19,6 +19,9 @@ type Range[T any] struct {
 	lo, hi *value.Bound // nil is unbounded
 }
 
+// Format implements fmt.Formatter: every verb prints the intervals. The bounds are values, and for no log.
+func (r Range[T]) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "%x", r.Intervals) }
+
 // An Interval is where the column of what stands for values is at least Start and less than End. As the values of a type such
 // as [store.String] share ciphertexts, rows of other values may be there, too: [Range.Has] says which are wanted.
 type Interval struct{ Start, End []byte }

@@ -150,7 +150,7 @@ func (c *column) named(n *naming, values []any) (parts []any, err error) {
 		if t.kind != tokenMark {
 			v := c.kind.parse(t.text, t.kind)
 			if v == nil {
-				return nil, refusedf("the value of %s, which is in the primary key, is a text that the server reads as a value of %s: bind it with ?", c.name, c.cql)
+				return nil, refusedf("the value of %s, which is in the primary key, is a literal that the server reads as a value of %s: bind it with ?", c.name, c.cql)
 			}
 			b, _ := c.kind.encode(v)
 			if err := take(c.part(b)); err != nil {

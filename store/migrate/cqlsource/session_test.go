@@ -157,7 +157,7 @@ func TestSessionNamesWhatChanges(t *testing.T) {
 		{`DELETE FROM orders WHERE ` + full, []any{"a", nil, kind}, "number, a part of the primary key, is null, or unset"},
 		{`DELETE FROM orders WHERE ` + full, []any{"a", struct{}{}, kind}, "has a value that gocql does not bind to it"},
 		{`DELETE FROM orders WHERE ` + full, []any{gocql.NamedValue("customer", "a"), gocql.NamedValue("number", 1), gocql.NamedValue("Kind", kind)}, "does not bind"},
-		{`DELETE FROM orders WHERE customer = ? AND number = 1 AND "Kind" = 'x'`, []any{"a"}, "is a text that the server reads as a value of uuid: bind it with ?"},
+		{`DELETE FROM orders WHERE customer = ? AND number = 1 AND "Kind" = 'x'`, []any{"a"}, "is a literal that the server reads as a value of uuid: bind it with ?"},
 		{`DELETE FROM orders WHERE customer = ? AND number IN ? AND "Kind" = ?`, []any{"a", 1, kind}, "bind a slice"},
 		{`DELETE FROM orders WHERE customer = ? AND number IN ? AND "Kind" = ?`, []any{"a", make([]int, 1001), kind}, "names more than 1000 rows"},
 	} {
