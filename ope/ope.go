@@ -36,6 +36,7 @@ import (
 // A Ciphertext is a big-endian byte string of a length that its scheme fixes. bytes.Compare
 // orders the ciphertexts of one scheme as their plaintexts are ordered, up to one rotation by a
 // secret offset where the scheme shifts (mOPE). [Linear] schemes have no rotation.
+// For databases that compare numbers only, see the example "bigint" of encode.Column.
 type Ciphertext []byte
 
 // A Version says at which state of a [Mutable] scheme a ciphertext or an interval was handed

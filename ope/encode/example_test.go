@@ -3,6 +3,7 @@ package encode_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log"
 	"math/big"
@@ -54,6 +55,51 @@ func ExampleColumn() {
 	// Output:
 	// 18.5
 	// 21.25
+}
+
+// A database that compares numbers only, such as a column of type BIGINT. Ciphertexts of 63 bits leave the sign free, so that
+// their order is that of the numbers. An interval with nothing above it ends with one byte more: it has no upper bound.
+func ExampleColumn_bigint() {
+	ctx := context.Background()
+	codec, err := encode.Integer[int32]().Within(0, 1_000_000)
+	if err != nil {
+		log.Fatal(err)
+	}
+	scheme, err := boldyreva.New(ope.GenerateKey(), codec.Domain(), &boldyreva.Options{RangeBits: 63})
+	if err != nil {
+		log.Fatal(err)
+	}
+	grams, err := encode.NewColumn(scheme, codec)
+	if err != nil {
+		log.Fatal(err)
+	}
+	number := func(c ope.Ciphertext) int64 { return int64(binary.BigEndian.Uint64(c)) }
+
+	var stored []int64
+	for _, v := range []int32{250, 900, 1_000_000} {
+		c, err := grams.Encrypt(ctx, v)
+		if err != nil {
+			log.Fatal(err)
+		}
+		stored = append(stored, number(c))
+	}
+
+	// SELECT ... WHERE grams >= :Start AND grams < :End, or without the second condition
+	intervals, err := grams.AtLeast(ctx, 500)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, iv := range intervals {
+		unbounded := len(iv.End) > len(iv.Start)
+		for _, n := range stored {
+			if number(iv.Start) <= n && (unbounded || n < number(iv.End)) {
+				fmt.Println(grams.Decrypt(ctx, binary.BigEndian.AppendUint64(nil, uint64(n))))
+			}
+		}
+	}
+	// Output:
+	// 900 <nil>
+	// 1000000 <nil>
 }
 
 // Instants of one year at a resolution of a second: a narrower domain has shorter ciphertexts.
