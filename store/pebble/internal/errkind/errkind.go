@@ -63,15 +63,16 @@ func OfOpen(err error) error {
 	return Damaged(err)
 }
 
-// OfDisk gives an error its kind where the file system refuses what this process may not do, or a disk is full or fails.
+// OfDisk gives an error its kind where the file system refuses what this process may not do, a disk is full or fails, or no more
+// files can be opened.
 func OfDisk(err error) error {
 	if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnauthorised) {
 		return err
 	}
-	if errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return New(fmt.Sprintf("%v: %s", driver.ErrUnauthorised, oneLine(err)), driver.ErrUnauthorised, err)
 	}
-	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO} {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, errno) {
 			return New(fmt.Sprintf("%v: %s", driver.ErrUnavailable, oneLine(err)), driver.ErrUnavailable, err)
 		}
