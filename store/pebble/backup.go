@@ -65,6 +65,9 @@ func (db *DB) backup(ctx context.Context, dir string) (err error) {
 // copyTo writes all keys of the engine, the directory of families among them, to a database that has none.
 func (s *snapshot) copyTo(ctx context.Context, to *DB) error {
 	for from := []byte{0}; from != nil; { // no key is below
+		if err := contextError(ctx); err != nil {
+			return err
+		}
 		b := to.eng.NewBatch()
 		var err error
 		if from, err = s.appendTo(b, from); err != nil {
