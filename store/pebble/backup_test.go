@@ -106,32 +106,12 @@ func neededLogs(t *testing.T, dir string) (numbers []string) {
 	return numbers
 }
 
-// A failingCopy is a file system on which the n-th write to the copy fails, and those after it.
-type failingCopy struct{ left, failed atomic.Int64 }
-
-func (d *failingCopy) String() string { return "failing copy" }
-
-func (d *failingCopy) MaybeError(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !strings.HasPrefix(op.Path, "copy") {
-		return nil
-	}
-	switch op.Kind {
-	case errorfs.OpRemove, errorfs.OpRemoveAll, errorfs.OpLock, errorfs.OpFilePreallocate, errorfs.OpFileClose:
-		return nil
-	}
-	if d.left.Add(-1) >= 0 {
-		return nil
-	}
-	d.failed.Add(1)
-	return fmt.Errorf("%s: %w", op.Path, syscall.ENOSPC)
-}
-
 // TestBackupNoSpaceLeft has the disk of the copy fill up after every number of writes in turn. Then there is no copy, or what is
 // there is whole, whatever a loss of power leaves. The database goes on.
 func TestBackupNoSpaceLeft(t *testing.T) {
 	for n := int64(0); ; n++ {
 		mem := vfs.NewCrashableMem()
-		disk := &failingCopy{}
+		disk := &fullDisk{under: "copy"}
 		disk.left.Store(n)
 		db := mustOpen(t, "db", &Options{FS: errorfs.Wrap(mem, disk)})
 		f := mustFamily(t, db)

@@ -29,13 +29,14 @@ type fullDisk struct {
 	left   atomic.Int64 // writes
 	failed atomic.Int64
 	only   string // kinds of files, by what their base names contain; "" is all
+	under  string // files whose paths begin so
 	once   bool   // one write fails, and the next ones do not
 }
 
 func (d *fullDisk) String() string { return "full disk" }
 
 func (d *fullDisk) MaybeError(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !strings.Contains(filepath.Base(op.Path), d.only) {
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !strings.Contains(filepath.Base(op.Path), d.only) || !strings.HasPrefix(op.Path, d.under) {
 		return nil
 	}
 	switch op.Kind {

@@ -73,7 +73,7 @@ func describe(ctx context.Context, db *session.Database, e *catalogue.Edit, m *m
 	if err != nil {
 		return d, err
 	}
-	specs, err := familiesOf(db, m)
+	specs, err := familiesOf(db, m, false)
 	if err != nil {
 		return d, err
 	}

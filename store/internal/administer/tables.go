@@ -65,12 +65,12 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 
 // makeFamilies makes the families that a table needs and did not need before, if it was there.
 func makeFamilies(ctx context.Context, db *session.Database, m, before *meta.Table) error {
-	specs, err := familiesOf(db, m)
+	specs, err := familiesOf(db, m, false)
 	if err != nil {
 		return err
 	}
 	if before != nil {
-		there, err := familiesOf(db, before)
+		there, err := familiesOf(db, before, false)
 		if err != nil {
 			return err
 		}
@@ -116,8 +116,8 @@ func makeIndexes(ctx context.Context, db *session.Database, m, before *meta.Tabl
 	return made, nil
 }
 
-// familiesOf returns the families that a table needs, without those of columns of other tables.
-func familiesOf(db *session.Database, m *meta.Table) (map[string]driver.FamilySpec, error) {
+// familiesOf returns the families that a table needs, those of columns of other tables whose keys it shares only where asked for.
+func familiesOf(db *session.Database, m *meta.Table, shared bool) (map[string]driver.FamilySpec, error) {
 	if m.Elsewhere() {
 		return nil, nil
 	}
@@ -132,7 +132,7 @@ func familiesOf(db *session.Database, m *meta.Table) (map[string]driver.FamilySp
 	}
 	k := db.Keys.Table(m.ID)
 	for _, f := range m.All() {
-		if scheme.Stateful(f.Scheme) && f.Confidentiality != meta.OfColumns {
+		if scheme.Stateful(f.Scheme) && (shared || f.Confidentiality != meta.OfColumns) {
 			name, _ := k.State(f)
 			specs[name] = driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
 		}
@@ -150,27 +150,20 @@ func Remake(ctx context.Context, db *session.Database, table string) (made []str
 	if m, err = db.Whole(ctx, m); err != nil {
 		return nil, err
 	}
-	specs, err := familiesOf(db, m)
-	if err != nil || specs == nil {
+	specs, err := familiesOf(db, m, true)
+	if err != nil {
 		return nil, err
-	}
-	for _, f := range m.All() {
-		if scheme.Stateful(f.Scheme) {
-			name, _ := db.Keys.Table(m.ID).State(f)
-			specs[name] = driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
-		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		there := specs[name]
 		there.Existing = true
-		_, err := db.Driver.Family(ctx, there)
-		if err != nil && !errors.Is(err, driver.ErrNoFamily) {
+		switch _, err := db.Driver.Family(ctx, there); {
+		case err == nil:
+		case !errors.Is(err, driver.ErrNoFamily):
 			return nil, err
-		}
-		if err != nil && name == m.DataFamily() {
+		case name == m.DataFamily():
 			return nil, nil
-		}
-		if err != nil {
+		default:
 			made = append(made, name)
 		}
 	}
@@ -180,12 +173,13 @@ func Remake(ctx context.Context, db *session.Database, table string) (made []str
 		}
 	}
 	// Who drops the table removes it from the catalogue first, and then its families.
-	if _, _, _, err := db.Catalogue.Entry(ctx, m.Name, m.ID, nil); err != nil {
+	_, _, _, err = db.Catalogue.Entry(ctx, m.Name, m.ID, nil)
+	if errors.Is(err, fault.ErrNoTable) {
 		for _, name := range made {
-			if errors.Is(err, fault.ErrNoTable) {
-				err = fault.Join(err, db.Driver.Drop(ctx, name))
-			}
+			err = fault.Join(err, db.Driver.Drop(ctx, name))
 		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return made, nil

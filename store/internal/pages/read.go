@@ -114,9 +114,9 @@ func (w *walk) step(p *page) error {
 
 // reach yields what is before the page with a key, and returns errBroken if no page is to begin there.
 func (w *walk) reach(key []byte) error {
-	switch gap := w.gap && w.of.has(key); {
-	case gap:
-	case w.held != nil && w.of.has(key):
+	switch same := w.of.has(key); {
+	case same && w.gap:
+	case same && w.held != nil:
 		to := w.held.next(key)
 		if to < 0 {
 			return errBroken
