@@ -141,6 +141,9 @@ func TestCopiesExpire(t *testing.T) {
 // last nothing is left.
 func TestCopiesExpireInDatabases(t *testing.T) {
 	testdb.Every(t, func(t *testing.T, kind testdb.Database) {
+		if !kind.Server {
+			t.Parallel()
+		}
 		ctx, db := t.Context(), kind.Open(t, nil)
 		st := stores(t, db, 1)[0]
 		st.db.Clock = rowcodec.Clock{Grace: 3 * time.Second}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"flag"
 	"os"
 	"slices"
 	"strings"
@@ -33,6 +34,14 @@ func LongShare(all, some, few int) int {
 		return all
 	}
 	return Share(some, few)
+}
+
+// ManyAtOnce has parallel tests of a package wait side by side, 16 of them, since they need no processor meanwhile. TestMain
+// calls it. A number on the command line goes before it.
+func ManyAtOnce() {
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
 }
 
 // Every returns 1 if [Long], n if [Full], else more: a test that could look at each case looks at each n-th.

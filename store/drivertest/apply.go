@@ -12,6 +12,12 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
+// waitingChecks wait for seconds, while others may run.
+var waitingChecks = []check{
+	{"cells end after their time to live", onOrdered, checkTTL},
+	{"a replacement ends after its time to live", onOrdered, checkReplaceTTL},
+}
+
 var applyChecks = []check{
 	{"Apply takes any number of mutations", onOrdered, checkApplyMany},
 	{"applying again is harmless", onOrdered, checkApplyAgain},
@@ -20,7 +26,6 @@ var applyChecks = []check{
 	{"a mutation after an acknowledged one wins over it", onOrdered, checkLastWins},
 	{"concurrent mutations leave the value of one", onOrdered, checkConcurrentApply},
 	{"the cells of a mutation appear all at once", onBoth, checkAtomicRow},
-	{"cells end after their time to live", onOrdered, checkTTL},
 }
 
 func checkApplyMany(tb testing.TB, _ *suite, f driver.Family, p string) {

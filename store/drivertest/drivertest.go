@@ -16,7 +16,7 @@ import (
 )
 
 // checks are in the order of the comments in package driver.
-var checks = slices.Concat(familyChecks, orderChecks, contractChecks, sliceChecks, headChecks, batchChecks, scanChecks, eachChecks, partitionChecks,
+var checks = slices.Concat(waitingChecks, familyChecks, orderChecks, contractChecks, sliceChecks, headChecks, batchChecks, scanChecks, eachChecks, partitionChecks,
 	applyChecks, replaceChecks, conditionChecks, snapshotChecks)
 
 // TestDriver tests the database that open connects to. It opens the database once. The database need
@@ -38,9 +38,16 @@ func TestDriver(t *testing.T, open func(testing.TB) driver.DB, o *Options) {
 		}
 	})
 	s.createAll(t)
-	for _, c := range checks {
-		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
-	}
+	t.Run("checks", func(t *testing.T) { // which ends when those that wait do
+		for i, c := range checks {
+			t.Run(c.name, func(t *testing.T) {
+				if i < len(waitingChecks) {
+					t.Parallel()
+				}
+				c.test(t, s)
+			})
+		}
+	})
 	t.Run("what was acknowledged stays after Close", func(t *testing.T) {
 		if o.Reopen == nil {
 			t.Skip("no Reopen given")

@@ -16,10 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	sim.ManyAtOnce()
+	goleak.VerifyTestMain(m)
+}
 
 func TestMemory(t *testing.T) {
 	TestDriver(t, func(testing.TB) driver.DB { return NewMemory() }, nil)

@@ -24,7 +24,6 @@ var replaceChecks = []check{
 	{"of replacements with one Seen, all but one are late", onOrdered, checkReplaceTwice},
 	{"of replacements with one Seen, the greatest rank wins where none is late", onOrdered, checkReplaceRanks},
 	{"Replace takes any number of replacements", onAny, checkReplaceMany},
-	{"a replacement ends after its time to live", onOrdered, checkReplaceTTL},
 	{"a replacement that does not say what was seen is refused", onOrdered, checkReplaceRefusals},
 }
 

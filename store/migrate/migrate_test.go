@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -158,29 +159,31 @@ func TestMigrationFromBeginToEnd(t *testing.T) {
 func TestVerificationFindsBothSides(t *testing.T) {
 	for name, change := range map[string]func(*store.Schema){"conditional": conditional, "last write wins": nil} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, 10, change)
-			s.prepare()
-			s.copy()
-			require.NoError(t, s.source.change(3, store.Row{"a": int64(-1)}, 0))
-			require.NoError(t, s.source.change(4, nil, 0))
-			require.NoError(t, s.source.change(11, store.Row{"a": int64(5)}, 0))
-			var rows []string
-			opts := &PassOptions{Finding: func(f Finding) { rows = append(rows, f.Row) }}
-			require.Equal(t, Counts{Equal: 8, Differs: 3}, s.verify(opts))
-			require.Len(t, rows, 3)
-			require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
-			before := rows
-			rows = nil
-			s.verify(opts)
-			require.ElementsMatch(t, before, rows, "a row has the same hash in each list")
-			opts.Repair = true
-			require.Equal(t, Counts{Equal: 8, Mended: 3}, s.verify(opts))
-			require.NoError(t, s.m.Cutover(s.ctx))
-			for id := range int64(12) {
-				row, err := s.table.Get(s.ctx, store.Row{"id": id})
-				require.NoError(t, err)
-				require.Equal(t, s.source.rows[id].Row, row)
-			}
+			synctest.Test(t, func(t *testing.T) { // which has the time to look again
+				s := newStage(t, 10, change)
+				s.prepare()
+				s.copy()
+				require.NoError(t, s.source.change(3, store.Row{"a": int64(-1)}, 0))
+				require.NoError(t, s.source.change(4, nil, 0))
+				require.NoError(t, s.source.change(11, store.Row{"a": int64(5)}, 0))
+				var rows []string
+				opts := &PassOptions{Finding: func(f Finding) { rows = append(rows, f.Row) }}
+				require.Equal(t, Counts{Equal: 8, Differs: 3}, s.verify(opts))
+				require.Len(t, rows, 3)
+				require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
+				before := rows
+				rows = nil
+				s.verify(opts)
+				require.ElementsMatch(t, before, rows, "a row has the same hash in each list")
+				opts.Repair = true
+				require.Equal(t, Counts{Equal: 8, Mended: 3}, s.verify(opts))
+				require.NoError(t, s.m.Cutover(s.ctx))
+				for id := range int64(12) {
+					row, err := s.table.Get(s.ctx, store.Row{"id": id})
+					require.NoError(t, err)
+					require.Equal(t, s.source.rows[id].Row, row)
+				}
+			})
 		})
 	}
 }
@@ -188,7 +191,9 @@ func TestVerificationFindsBothSides(t *testing.T) {
 // Rows that were written past the wrapper after the cut-over keep the source from being dropped.
 func TestLateRowsKeepTheSource(t *testing.T) {
 	for _, ahead := range []time.Duration{0, -time.Hour, time.Hour} {
-		t.Run(fmt.Sprintf("the clock of the source is %v ahead", ahead), func(t *testing.T) { lateRowsKeepTheSource(t, ahead) })
+		t.Run(fmt.Sprintf("the clock of the source is %v ahead", ahead), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { lateRowsKeepTheSource(t, ahead) }) // which has the time to look again
+		})
 	}
 }
 
@@ -260,16 +265,18 @@ func TestRowsThatTheTableRefuses(t *testing.T) {
 }
 
 func TestRowsThatExpire(t *testing.T) {
-	s := newStage(t, 3, expiring)
-	require.NoError(t, s.source.change(1, store.Row{"a": int64(1)}, time.Hour))
-	s.prepare()
-	require.Equal(t, Counts{Copied: 3}, s.copy())
-	require.NoError(t, s.write(2, store.Row{"a": int64(9)}, 30*time.Minute))
-	require.NoError(t, s.write(4, store.Row{"a": int64(9)}, time.Millisecond))
-	require.Equal(t, 0, s.verify(nil).Differs)
-	require.NoError(t, s.source.change(2, store.Row{"a": int64(9)}, 2*time.Hour))
-	require.Equal(t, 1, s.verify(nil).Differs, "the values are the same, and the row lives longer")
-	require.Equal(t, 1, s.verify(&PassOptions{Repair: true}).Mended)
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		s := newStage(t, 3, expiring)
+		require.NoError(t, s.source.change(1, store.Row{"a": int64(1)}, time.Hour))
+		s.prepare()
+		require.Equal(t, Counts{Copied: 3}, s.copy())
+		require.NoError(t, s.write(2, store.Row{"a": int64(9)}, 30*time.Minute))
+		require.NoError(t, s.write(4, store.Row{"a": int64(9)}, time.Millisecond))
+		require.Equal(t, 0, s.verify(nil).Differs)
+		require.NoError(t, s.source.change(2, store.Row{"a": int64(9)}, 2*time.Hour))
+		require.Equal(t, 1, s.verify(nil).Differs, "the values are the same, and the row lives longer")
+		require.Equal(t, 1, s.verify(&PassOptions{Repair: true}).Mended)
+	})
 }
 
 // What goes on is not prepared again, whatever the table has by then, and the error says that alone.
@@ -454,29 +461,31 @@ func (renamed) Name() string { return "memory:others" }
 
 // The table follows a write whose context ends, and what failed has all verified again, since it may still come to the source.
 func TestDualWriteOutlivesItsContext(t *testing.T) {
-	s := newStage(t, 20, conditional)
-	s.verified()
-	for name, timeout := range map[string]error{"done": nil, "with an error": context.DeadlineExceeded} {
-		ctx, cancel := context.WithCancel(s.ctx)
-		id := map[bool]int64{true: 3, false: 4}[timeout == nil]
-		err := s.m.Mirror().Write(ctx, []store.Row{{"id": int(id)}}, func(context.Context) error {
-			defer cancel()
-			require.NoError(t, s.source.change(id, nil, 0))
-			return timeout
-		})
-		require.Equal(t, timeout, err, name)
-		row, err := s.table.Get(s.ctx, store.Row{"id": id})
-		require.NoError(t, err)
-		require.Nil(t, row)
-	}
-	require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
-	require.Equal(t, "copying", s.phase())
-	// As a request that comes to the source when nobody waits for it any more.
-	require.NoError(t, s.source.change(5, nil, 0))
-	require.Equal(t, 1, s.verify(nil).Differs)
-	require.Equal(t, Counts{Equal: 17, Mended: 1}, s.verify(&PassOptions{Repair: true}))
-	require.Equal(t, Counts{Equal: 17}, s.verify(nil))
-	require.NoError(t, s.m.Cutover(s.ctx))
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		s := newStage(t, 20, conditional)
+		s.verified()
+		for name, timeout := range map[string]error{"done": nil, "with an error": context.DeadlineExceeded} {
+			ctx, cancel := context.WithCancel(s.ctx)
+			id := map[bool]int64{true: 3, false: 4}[timeout == nil]
+			err := s.m.Mirror().Write(ctx, []store.Row{{"id": int(id)}}, func(context.Context) error {
+				defer cancel()
+				require.NoError(t, s.source.change(id, nil, 0))
+				return timeout
+			})
+			require.Equal(t, timeout, err, name)
+			row, err := s.table.Get(s.ctx, store.Row{"id": id})
+			require.NoError(t, err)
+			require.Nil(t, row)
+		}
+		require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
+		require.Equal(t, "copying", s.phase())
+		// As a request that comes to the source when nobody waits for it any more.
+		require.NoError(t, s.source.change(5, nil, 0))
+		require.Equal(t, 1, s.verify(nil).Differs)
+		require.Equal(t, Counts{Equal: 17, Mended: 1}, s.verify(&PassOptions{Repair: true}))
+		require.Equal(t, Counts{Equal: 17}, s.verify(nil))
+		require.NoError(t, s.m.Cutover(s.ctx))
+	})
 }
 
 // A key that is none ends a dual write before the source is written.
@@ -508,19 +517,21 @@ func TestCutoverFindsWhatWasWrittenSince(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, 50, conditional)
-			s.verified()
-			require.NoError(t, write(s))
-			require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
-			require.Equal(t, "verified", s.phase())
-
-			_, err := s.m.Verify(s.ctx, whole, &PassOptions{Repair: true})
-			require.NoError(t, err)
-			if name == "unfit" {
+			synctest.Test(t, func(t *testing.T) { // which has the time to look again
+				s := newStage(t, 50, conditional)
+				s.verified()
+				require.NoError(t, write(s))
 				require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
-				return
-			}
-			require.NoError(t, s.m.Cutover(s.ctx))
+				require.Equal(t, "verified", s.phase())
+
+				_, err := s.m.Verify(s.ctx, whole, &PassOptions{Repair: true})
+				require.NoError(t, err)
+				if name == "unfit" {
+					require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
+					return
+				}
+				require.NoError(t, s.m.Cutover(s.ctx))
+			})
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -90,6 +91,7 @@ func pagesRow(name string, i int) store.Row {
 
 // Rows come out of pages into pages, out of pages, and into pages, under other keys, while they are written.
 func TestFromAndIntoPages(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		for name, schema := range pagesKeys {
 			for _, of := range [][2]int{{4, 3}, {4, 0}, {0, 4}} {
@@ -253,61 +255,63 @@ func TestPartsOfPages(t *testing.T) {
 func TestPartsOfDamagedPages(t *testing.T) {
 	for name, schemaOf := range pagesKeys {
 		t.Run(name, func(t *testing.T) {
-			for lost := range 3 {
-				ctx, db := t.Context(), drivertest.NewMemory()
-				st := opened(t, db)
-				schema := schemaOf(store.Plaintext)
-				schema.Name, schema.Columns = "t", pagesColumns
-				tbl := create(t, st, schema, 2)
-				for i := range 40 {
-					require.NoError(t, tbl.Put(ctx, pagesRow(name, i)))
-				}
-				names, err := db.Families(ctx)
-				require.NoError(t, err)
-				for _, family := range names {
-					if family[0] != 't' {
-						continue
+			synctest.Test(t, func(t *testing.T) { // which has the time to look again
+				for lost := range 3 {
+					ctx, db := t.Context(), drivertest.NewMemory()
+					st := opened(t, db)
+					schema := schemaOf(store.Plaintext)
+					schema.Name, schema.Columns = "t", pagesColumns
+					tbl := create(t, st, schema, 2)
+					for i := range 40 {
+						require.NoError(t, tbl.Put(ctx, pagesRow(name, i)))
 					}
-					spec := driver.FamilySpec{Name: family, Layout: driver.LayoutOrdered, Existing: true}
-					f, err := db.Family(ctx, spec)
-					for _, prefix := range []int{1, 16} {
+					names, err := db.Families(ctx)
+					require.NoError(t, err)
+					for _, family := range names {
+						if family[0] != 't' {
+							continue
+						}
+						spec := driver.FamilySpec{Name: family, Layout: driver.LayoutOrdered, Existing: true}
+						f, err := db.Family(ctx, spec)
+						for _, prefix := range []int{1, 16} {
+							if err != nil {
+								spec.PrefixBytes = prefix
+								f, err = db.Family(ctx, spec)
+							}
+						}
 						if err != nil {
-							spec.PrefixBytes = prefix
+							spec.PrefixBytes, spec.SpreadBits = 0, 4
 							f, err = db.Family(ctx, spec)
 						}
-					}
-					if err != nil {
-						spec.PrefixBytes, spec.SpreadBits = 0, 4
-						f, err = db.Family(ctx, spec)
-					}
-					require.NoError(t, err)
-					var keys [][]byte
-					for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
 						require.NoError(t, err)
-						keys = append(keys, row.Key)
+						var keys [][]byte
+						for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+							require.NoError(t, err)
+							keys = append(keys, row.Key)
+						}
+						require.Greater(t, len(keys), 5)
+						require.NoError(t, f.Apply(ctx, driver.Mutation{Row: keys[lost], DeleteRow: true}))
 					}
-					require.Greater(t, len(keys), 5)
-					require.NoError(t, f.Apply(ctx, driver.Mutation{Row: keys[lost], DeleteRow: true}))
-				}
-				next := schemaOf(store.Boldyreva)
-				next.Name, next.Columns = "next", pagesColumns
-				create(t, st, next, 2)
-				source, err := FromTable(ctx, st, "t")
-				require.NoError(t, err)
-				m, err := Open(ctx, st, "next", source)
-				require.NoError(t, err)
-				_, err = m.Prepare(ctx, false)
-				if err == nil {
-					for i := range 4 {
-						if _, one := m.Copy(ctx, inspect.Part{Index: i, Of: 4}, nil); one != nil {
-							err = one
+					next := schemaOf(store.Boldyreva)
+					next.Name, next.Columns = "next", pagesColumns
+					create(t, st, next, 2)
+					source, err := FromTable(ctx, st, "t")
+					require.NoError(t, err)
+					m, err := Open(ctx, st, "next", source)
+					require.NoError(t, err)
+					_, err = m.Prepare(ctx, false)
+					if err == nil {
+						for i := range 4 {
+							if _, one := m.Copy(ctx, inspect.Part{Index: i, Of: 4}, nil); one != nil {
+								err = one
+							}
 						}
 					}
+					require.ErrorIs(t, err, store.ErrTampered, "%d", lost)
+					require.Equal(t, 1, bytes.Count([]byte(err.Error()), []byte("bring the family back")), "%v", err)
+					require.ErrorContains(t, err, `of table "t"`)
 				}
-				require.ErrorIs(t, err, store.ErrTampered, "%d", lost)
-				require.Equal(t, 1, bytes.Count([]byte(err.Error()), []byte("bring the family back")), "%v", err)
-				require.ErrorContains(t, err, `of table "t"`)
-			}
+			})
 		})
 	}
 }

@@ -25,10 +25,12 @@ func tenantLog(name string, conditional bool) store.Schema {
 
 // The rows of each tenant come into its own rows of another table, under its own keys and policy, of the same store or of another one.
 func TestTenantsCome(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		for _, conditional := range []bool{false, true} {
 			for _, another := range []bool{false, true} {
 				t.Run(fmt.Sprint("conditional ", conditional, ", another store ", another), func(t *testing.T) {
+					t.Parallel() // it waits most of the time
 					tenantsCome(t, kind.Open(t, nil), conditional, another)
 				})
 			}

@@ -82,6 +82,10 @@ func sum(t *testing.T, tbl *paged.Table) (n int64, err error) {
 
 // Whatever is changed in the database, a query of a new client says so, and so does Verify.
 func TestDamageIsNoticed(t *testing.T) {
+	synctest.Test(t, damageIsNoticed) // which has the time for attempts
+}
+
+func damageIsNoticed(t *testing.T) {
 	tbl, f := loaded(t, -1)
 	pages := stored(t, f)
 	require.Greater(t, len(pages), 20)
@@ -314,6 +318,10 @@ func TestMissingPageIsNoticed(t *testing.T) {
 
 // A caller that has seen enough before a page that is missing is no reason to panic.
 func TestNoPanics(t *testing.T) {
+	synctest.Test(t, noPanics) // which has the time for attempts
+}
+
+func noPanics(t *testing.T) {
 	db := drivertest.NewMemory()
 	st := opened(t, db)
 	k := keyings[2]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,34 +14,39 @@ import (
 )
 
 func TestResponseTimes(t *testing.T) {
-	t.Parallel() // it mostly waits for the emulated network
-	cfg := Config{Seed: 1, Quick: true, Database: memory()}
-	r, err := ferrettiTable1(context.Background(), cfg)
-	require.NoError(t, err)
-	wellFormed(t, r)
-	smaller(t, r)
-	require.Len(t, r.Table.Rows, 4*len(orderCommands))
-	for i, row := range r.Table.Rows {
-		latency := []float64{0, 20, 40, 80}[i/4]
-		for _, cell := range []int{2, 3, 5} {
-			require.GreaterOrEqual(t, *row[cell].Number, latency, "row %d: a command takes a round trip at least", i)
-		}
-	}
-	require.Zero(t, tablesLeft(t, cfg.Database))
-	for _, f := range orderTimeFigures[1:] {
-		r, err := f.Run(context.Background(), cfg)
+	cfg := Config{Seed: 1, Quick: true}
+	synctest.Test(t, func(t *testing.T) { // whose network takes no real time
+		cfg.Database = memory()
+		r, err := ferrettiTable1(t.Context(), cfg)
 		require.NoError(t, err)
 		wellFormed(t, r)
 		smaller(t, r)
-		require.Len(t, r.Table.Rows, 2*len(timedSeries))
-		require.Len(t, r.Boxes, 2*len(timedSeries))
-		for _, row := range r.Table.Rows {
-			for q := 3; q <= 6; q++ {
-				require.LessOrEqual(t, *row[q-1].Number, *row[q].Number)
+		require.Len(t, r.Table.Rows, 4*len(orderCommands))
+		for i, row := range r.Table.Rows {
+			latency := []float64{0, 20, 40, 80}[i/4]
+			for _, cell := range []int{2, 3, 5} {
+				require.GreaterOrEqual(t, *row[cell].Number, latency, "row %d: a command takes a round trip at least", i)
 			}
 		}
+		require.Zero(t, tablesLeft(t, cfg.Database))
+	})
+	for _, f := range orderTimeFigures[1:] {
+		synctest.Test(t, func(t *testing.T) {
+			cfg.Database = memory()
+			r, err := f.Run(t.Context(), cfg)
+			require.NoError(t, err)
+			wellFormed(t, r)
+			smaller(t, r)
+			require.Len(t, r.Table.Rows, 2*len(timedSeries))
+			require.Len(t, r.Boxes, 2*len(timedSeries))
+			for _, row := range r.Table.Rows {
+				for q := 3; q <= 6; q++ {
+					require.LessOrEqual(t, *row[q-1].Number, *row[q].Number)
+				}
+			}
+		})
 	}
-	_, err = ferrettiTable1(ended(), cfg)
+	_, err := ferrettiTable1(ended(), Config{Seed: 1, Quick: true, Database: memory()})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -49,22 +55,24 @@ func tablesLeft(t *testing.T, d Database) int { return max(0, families(t, d)-1) 
 
 // In an open loop a command that is held up counts from when it was to begin, and so do those behind it.
 func TestOpenLoopCountsFromArrival(t *testing.T) {
-	ctx := context.Background()
-	_, c := joined(t)
-	const pause = time.Second
-	took, err := openLoop(ctx, 1, c.orderClient, 0, 40)
-	require.NoError(t, err)
-	require.Len(t, took, 40)
-	held := 0
-	c.tables[0] = slowOnce{orderTable: c.tables[0], till: time.Now().Add(pause)}
-	took, err = openLoop(ctx, 1, c.orderClient, 0, 40)
-	require.NoError(t, err)
-	for _, d := range took {
-		if d > pause/2 {
-			held++
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		ctx := context.Background()
+		_, c := joined(t)
+		const pause = time.Second
+		took, err := openLoop(ctx, 1, c.orderClient, 0, 40)
+		require.NoError(t, err)
+		require.Len(t, took, 40)
+		held := 0
+		c.tables[0] = slowOnce{orderTable: c.tables[0], till: time.Now().Add(pause)}
+		took, err = openLoop(ctx, 1, c.orderClient, 0, 40)
+		require.NoError(t, err)
+		for _, d := range took {
+			if d > pause/2 {
+				held++
+			}
 		}
-	}
-	require.Greater(t, held, 3, "all that came in the first half of the pause")
+		require.Greater(t, held, 3, "all that came in the first half of the pause")
+	})
 }
 
 // slowOnce answers nothing until a time.
@@ -89,46 +97,49 @@ func (s slowOnce) put(ctx context.Context, o order) error {
 
 // What was measured before the database failed is kept.
 func TestResponseTimesKeepWholeRounds(t *testing.T) {
-	d := memory()
-	calls := 0
-	d.DB = drivertest.NewFaulty(d.DB, func(op drivertest.Op) drivertest.Fault {
-		if op.Method == "Get" && op.Family[0] != 't' {
-			if calls++; calls > 400 {
-				return drivertest.FailBefore
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		d := memory()
+		calls := 0
+		d.DB = drivertest.NewFaulty(d.DB, func(op drivertest.Op) drivertest.Fault {
+			if op.Method == "Get" && op.Family[0] != 't' {
+				if calls++; calls > 400 {
+					return drivertest.FailBefore
+				}
+			}
+			return drivertest.NoFault
+		})
+		p, err := newParty(context.Background(), Config{Seed: 1, Quick: true, Database: d}, 1)
+		require.NoError(t, err)
+		all, whole, err := measureTimes(context.Background(), Config{}, p, []time.Duration{0}, 100)
+		require.ErrorIs(t, err, drivertest.ErrInjected)
+		require.Less(t, whole, 100)
+		for _, at := range all {
+			for _, seconds := range at.seconds {
+				require.Len(t, seconds, whole*nearTimes)
 			}
 		}
-		return drivertest.NoFault
 	})
-	p, err := newParty(context.Background(), Config{Seed: 1, Quick: true, Database: d}, 1)
-	require.NoError(t, err)
-	all, whole, err := measureTimes(context.Background(), Config{}, p, []time.Duration{0}, 100)
-	require.ErrorIs(t, err, drivertest.ErrInjected)
-	require.Less(t, whole, 100)
-	for _, at := range all {
-		for _, seconds := range at.seconds {
-			require.Len(t, seconds, whole*nearTimes)
-		}
-	}
 }
 
 // Where the store gives writers a lease, a write is one round trip, and the figure says so.
 func TestResponseTimesWithLease(t *testing.T) {
-	t.Parallel() // it mostly waits for the emulated network
-	ctx := context.Background()
-	cfg := Config{Seed: 1, Quick: true, Database: memory()}
-	times := []*orderTime{}
-	for _, c := range orderCommands {
-		times = append(times, &orderTime{kind: c, seconds: [][]float64{{1}, {2}, {3}}})
-	}
-	for _, lease := range []time.Duration{0, 200 * time.Millisecond} {
-		st, err := store.Open(ctx, cfg.Database.DB, cfg.Database.Key, nil)
-		require.NoError(t, err)
-		require.NoError(t, st.SetLease(ctx, lease))
-		p, err := newParty(ctx, cfg, 1)
-		require.NoError(t, err)
-		trips := p.trips[slices.Index(orderSeries, orderEncrypted)]
-		require.Equal(t, map[bool]int{true: 2, false: 1}[lease == 0], trips[orderInsert])
-		require.Contains(t, timeFindings(times, p)[1].Text, map[bool]string{true: "takes 2 round trips", false: "takes one round trip, as in plaintext"}[lease == 0])
-		require.NoError(t, p.close(ctx))
-	}
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		ctx := context.Background()
+		cfg := Config{Seed: 1, Quick: true, Database: memory()}
+		times := []*orderTime{}
+		for _, c := range orderCommands {
+			times = append(times, &orderTime{kind: c, seconds: [][]float64{{1}, {2}, {3}}})
+		}
+		for _, lease := range []time.Duration{0, 200 * time.Millisecond} {
+			st, err := store.Open(ctx, cfg.Database.DB, cfg.Database.Key, nil)
+			require.NoError(t, err)
+			require.NoError(t, st.SetLease(ctx, lease))
+			p, err := newParty(ctx, cfg, 1)
+			require.NoError(t, err)
+			trips := p.trips[slices.Index(orderSeries, orderEncrypted)]
+			require.Equal(t, map[bool]int{true: 2, false: 1}[lease == 0], trips[orderInsert])
+			require.Contains(t, timeFindings(times, p)[1].Text, map[bool]string{true: "takes 2 round trips", false: "takes one round trip, as in plaintext"}[lease == 0])
+			require.NoError(t, p.close(ctx))
+		}
+	})
 }

@@ -2,7 +2,6 @@ package repro
 
 import (
 	"context"
-	"flag"
 	"math"
 	"os"
 	"os/exec"
@@ -14,14 +13,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 )
 
-// Parallel tests here wait for an emulated network, and not for a processor.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
+	sim.ManyAtOnce()
 	os.Exit(m.Run())
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -46,7 +47,6 @@ func TestSaasEntries(t *testing.T) {
 
 // Figure 8, and 9 c and d, are of as many nodes as the store names.
 func TestSaasNodes(t *testing.T) {
-	t.Parallel() // it mostly waits for the emulated network
 	require.Equal(t, 1, nodesOf("test"))
 	require.Equal(t, 1, nodesOf("pebble:a,b,c"))
 	require.Equal(t, 1, nodesOf("hbase://zk1,zk2,zk3/n"))
@@ -64,58 +64,63 @@ func TestSaasNodes(t *testing.T) {
 		{"cassandra://a,b/k", "(figure 9 c, d)", "--store names fewer", "The paper (9 c)"},
 		{"cassandra://a,b,c/k?replication=3", "(figure 9 c, d)", "", "The paper (9 c)"},
 	} {
-		cfg.Database.Name = c.name
-		r, err := saasAttributes(ctx, cfg)
-		require.NoError(t, err)
-		require.Contains(t, r.Title, c.part)
-		require.Contains(t, r.Findings[0].Text, c.finding)
-		if c.note == "" {
-			require.Len(t, r.Notes, 2, c.name) // how it was measured, and the paper's size
-			continue
-		}
-		require.Contains(t, r.Notes[1], c.note, c.name)
+		synctest.Test(t, func(t *testing.T) { // whose network takes no real time
+			cfg := cfg
+			cfg.Database = memory()
+			cfg.Database.Name = c.name
+			r, err := saasAttributes(t.Context(), cfg)
+			require.NoError(t, err)
+			require.Contains(t, r.Title, c.part)
+			require.Contains(t, r.Findings[0].Text, c.finding)
+			if c.note == "" {
+				require.Len(t, r.Notes, 2, c.name) // how it was measured, and the paper's size
+				return
+			}
+			require.Contains(t, r.Notes[1], c.note, c.name)
+		})
 	}
 }
 
 // Prototype A asks for a row for each encrypted attribute, in turns or at a time. Prototype B asks for
 // two rows, and a table of this module for as much, whatever their number.
 func TestSaasAttributes(t *testing.T) {
-	t.Parallel() // it mostly waits for the emulated network
-	r, err := saasAttributes(context.Background(), Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()})
-	require.NoError(t, err)
-	require.Len(t, r.Curves, len(logKinds)*len(logOperations))
-	asked, put := make(map[string][2]string), make(map[string]float64)
-	wellFormed(t, r)
-	smaller(t, r)
-	for _, row := range r.Table.Rows {
-		name := row[0].Text + " " + row[1].Text + " " + row[2].Text
-		asked[name] = [2]string{row[5].Text, row[6].Text}
-		require.Equal(t, row[1].Text == "insert", row[7].Number != nil, name)
-		if row[7].Number != nil {
-			put[row[0].Text+" "+row[2].Text] = *row[7].Number
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		r, err := saasAttributes(context.Background(), Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()})
+		require.NoError(t, err)
+		require.Len(t, r.Curves, len(logKinds)*len(logOperations))
+		asked, put := make(map[string][2]string), make(map[string]float64)
+		wellFormed(t, r)
+		smaller(t, r)
+		for _, row := range r.Table.Rows {
+			name := row[0].Text + " " + row[1].Text + " " + row[2].Text
+			asked[name] = [2]string{row[5].Text, row[6].Text}
+			require.Equal(t, row[1].Text == "insert", row[7].Number != nil, name)
+			if row[7].Number != nil {
+				put[row[0].Text+" "+row[2].Text] = *row[7].Number
+			}
 		}
-	}
-	for _, what := range logOperations {
-		require.Equal(t, [2]string{"1", "1"}, asked[plainEntries+" "+what+" 0"])
-		for _, n := range []int{1, 3, 10} {
-			rows := fmt.Sprint(n + 1)
-			require.Equal(t, [2]string{rows, rows}, asked[fmt.Sprint(prototypeA, " ", what, " ", n)])
-			require.Equal(t, [2]string{rows, "1"}, asked[fmt.Sprint(prototypeAParallel, " ", what, " ", n)])
-			require.Equal(t, [2]string{"2", "2"}, asked[fmt.Sprint(prototypeB, " ", what, " ", n)])
-			require.Equal(t, asked[fmt.Sprint(tenantTable, " ", what, " ", 1)], asked[fmt.Sprint(tenantTable, " ", what, " ", n)])
+		for _, what := range logOperations {
+			require.Equal(t, [2]string{"1", "1"}, asked[plainEntries+" "+what+" 0"])
+			for _, n := range []int{1, 3, 10} {
+				rows := fmt.Sprint(n + 1)
+				require.Equal(t, [2]string{rows, rows}, asked[fmt.Sprint(prototypeA, " ", what, " ", n)])
+				require.Equal(t, [2]string{rows, "1"}, asked[fmt.Sprint(prototypeAParallel, " ", what, " ", n)])
+				require.Equal(t, [2]string{"2", "2"}, asked[fmt.Sprint(prototypeB, " ", what, " ", n)])
+				require.Equal(t, asked[fmt.Sprint(tenantTable, " ", what, " ", 1)], asked[fmt.Sprint(tenantTable, " ", what, " ", n)])
+			}
 		}
-	}
-	require.Equal(t, [2]string{"1", "1"}, asked[tenantTable+" read 10"])
-	for _, n := range []string{"1", "3", "10"} {
-		require.Greater(t, put[tenantTable+" "+n], put[plainEntries+" 0"])
-		require.Equal(t, put[prototypeA+" "+n], put[prototypeAParallel+" "+n])
-	}
-	require.Less(t, put[tenantTable+" 10"], put[tenantTable+" 1"], "what is sealed shares a cell")
-	require.Greater(t, put[prototypeA+" 10"], put[prototypeA+" 1"])
-	// A cell for each attribute: beside Prototype A's rows, they have their names.
-	require.InDelta(t, put[prototypeA+" 1"]+float64(len(entryNames[0])), put[prototypeB+" 1"], 1)
-	require.Greater(t, put[prototypeB+" 10"], put[tenantTable+" 10"])
-	require.Equal(t, "?????????", marks(r.Findings[:9]))
+		require.Equal(t, [2]string{"1", "1"}, asked[tenantTable+" read 10"])
+		for _, n := range []string{"1", "3", "10"} {
+			require.Greater(t, put[tenantTable+" "+n], put[plainEntries+" 0"])
+			require.Equal(t, put[prototypeA+" "+n], put[prototypeAParallel+" "+n])
+		}
+		require.Less(t, put[tenantTable+" 10"], put[tenantTable+" 1"], "what is sealed shares a cell")
+		require.Greater(t, put[prototypeA+" 10"], put[prototypeA+" 1"])
+		// A cell for each attribute: beside Prototype A's rows, they have their names.
+		require.InDelta(t, put[prototypeA+" 1"]+float64(len(entryNames[0])), put[prototypeB+" 1"], 1)
+		require.Greater(t, put[prototypeB+" 10"], put[tenantTable+" 10"])
+		require.Equal(t, "?????????", marks(r.Findings[:9]))
+	})
 }
 
 // What a policy names is sealed, and a tenant of another policy is not touched by it.

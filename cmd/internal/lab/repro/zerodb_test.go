@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,39 +18,40 @@ import (
 )
 
 func TestStatements(t *testing.T) {
-	t.Parallel() // it mostly waits for the emulated network
-	ctx := context.Background()
-	cfg := Config{Seed: 1, Quick: true, Database: memory()}
-	points := []condition{{latency: time.Millisecond}, {latency: 2 * time.Millisecond}, {latency: 3 * time.Millisecond}}
-	run, err := measureStatements(ctx, cfg, points, 2)
-	require.NoError(t, err)
-	require.Equal(t, 2, run.rounds)
-	require.Equal(t, 2, run.height)
-	families(t, cfg.Database) // nothing else is left
-	for p := range points {
-		for _, series := range readingSeries {
-			for s := range statements {
-				require.Len(t, run.at(p, series).seconds[s], 2, "%s %s", series, statementNames[s])
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		ctx := context.Background()
+		cfg := Config{Seed: 1, Quick: true, Database: memory()}
+		points := []condition{{latency: time.Millisecond}, {latency: 2 * time.Millisecond}, {latency: 3 * time.Millisecond}}
+		run, err := measureStatements(ctx, cfg, points, 2)
+		require.NoError(t, err)
+		require.Equal(t, 2, run.rounds)
+		require.Equal(t, 2, run.height)
+		families(t, cfg.Database) // nothing else is left
+		for p := range points {
+			for _, series := range readingSeries {
+				for s := range statements {
+					require.Len(t, run.at(p, series).seconds[s], 2, "%s %s", series, statementNames[s])
+				}
+			}
+			// What goes on after the answer of a statement before can be counted here where the machine is slow.
+			require.Equal(t, 1.0, slices.Min(run.at(p, readPlain).requests[selects]))
+			require.Equal(t, 1.0, slices.Min(run.at(p, readPlain).requests[finds]))
+			// What a walk of a tree asks for is known: its nodes, one of each level, and then the object.
+			require.Equal(t, 3.0, slices.Min(run.at(p, readCold).requests[finds]))
+			require.Equal(t, 2.0, slices.Min(run.at(p, readCached).requests[finds]))
+			for _, s := range []statement{inserts, updates, deletes} {
+				require.Greater(t, medianOf(run.at(p, readSingle).requests[s]).mid, 2*medianOf(run.at(p, readCached).requests[s]).mid)
 			}
 		}
-		// What goes on after the answer of a statement before can be counted here where the machine is slow.
-		require.Equal(t, 1.0, slices.Min(run.at(p, readPlain).requests[selects]))
-		require.Equal(t, 1.0, slices.Min(run.at(p, readPlain).requests[finds]))
-		// What a walk of a tree asks for is known: its nodes, one of each level, and then the object.
-		require.Equal(t, 3.0, slices.Min(run.at(p, readCold).requests[finds]))
-		require.Equal(t, 2.0, slices.Min(run.at(p, readCached).requests[finds]))
-		for _, s := range []statement{inserts, updates, deletes} {
-			require.Greater(t, medianOf(run.at(p, readSingle).requests[s]).mid, 2*medianOf(run.at(p, readCached).requests[s]).mid)
+		for _, result := range []func(*statementRun) *Result{tripResult, timeResult, latencyResult, lossResult} {
+			wellFormed(t, result(run))
 		}
-	}
-	for _, result := range []func(*statementRun) *Result{tripResult, timeResult, latencyResult, lossResult} {
-		wellFormed(t, result(run))
-	}
-	r, err := byStatement(ctx, cfg, points[:1], timeResult)
-	require.NoError(t, err)
-	require.Len(t, r.Table.Rows, len(readingSeries)*int(statements))
-	_, err = byStatement(ended(), cfg, points, timeResult)
-	require.ErrorIs(t, err, context.Canceled)
+		r, err := byStatement(ctx, cfg, points[:1], timeResult)
+		require.NoError(t, err)
+		require.Len(t, r.Table.Rows, len(readingSeries)*int(statements))
+		_, err = byStatement(ended(), cfg, points, timeResult)
+		require.ErrorIs(t, err, context.Canceled)
+	})
 }
 
 // calls counts those of a database, and has its scans fail after some.
@@ -70,21 +72,23 @@ func (c *calls) fail(more int) { c.n, c.most = 0, c.n+more }
 
 // Whole rounds are kept where the database fails, and all that was made is dropped.
 func TestStatementsKeepWholeRounds(t *testing.T) {
-	d := memory()
-	var calls calls
-	d.DB = calls.over(d.DB)
-	cfg := Config{Seed: 1, Quick: true, Database: d}
-	_, err := measureStatements(context.Background(), cfg, []condition{{}}, 1)
-	require.NoError(t, err)
-	calls.fail(calls.n / 10)
-	run, err := measureStatements(context.Background(), cfg, []condition{{}}, 100)
-	require.ErrorIs(t, err, drivertest.ErrInjected)
-	require.NotZero(t, run.rounds)
-	for _, timing := range run.all[0] {
-		for s := range statements {
-			require.Len(t, timing.seconds[s], run.rounds)
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		d := memory()
+		var calls calls
+		d.DB = calls.over(d.DB)
+		cfg := Config{Seed: 1, Quick: true, Database: d}
+		_, err := measureStatements(context.Background(), cfg, []condition{{}}, 1)
+		require.NoError(t, err)
+		calls.fail(calls.n / 10)
+		run, err := measureStatements(context.Background(), cfg, []condition{{}}, 100)
+		require.ErrorIs(t, err, drivertest.ErrInjected)
+		require.NotZero(t, run.rounds)
+		for _, timing := range run.all[0] {
+			for s := range statements {
+				require.Len(t, timing.seconds[s], run.rounds)
+			}
 		}
-	}
+	})
 }
 
 // A forgetfulTable loses a record of each range.
@@ -374,41 +378,47 @@ func TestStatementFindings(t *testing.T) {
 }
 
 func TestMix(t *testing.T) {
-	t.Parallel() // it mostly waits for the emulated network
-	ctx := context.Background()
-	cfg := Config{Seed: 1, Quick: true, Database: memory()}
-	points := []condition{{}, {latency: 2 * time.Millisecond, mbps: 10}, {latency: 4 * time.Millisecond}}
-	run, err := measureMix(ctx, cfg, points, 2)
-	require.NoError(t, err)
-	require.Equal(t, 2, run.rounds)
-	families(t, cfg.Database)
-	require.Equal(t, [orderKinds]int{1, 1, 1, 1, 1}, run.trips[0], "of rows in the clear")
-	cold, cached := run.trips[slices.Index(mixSeries, readCold)], run.trips[slices.Index(mixSeries, readCached)]
-	require.Equal(t, 2, run.height)
-	require.Equal(t, run.height, cold[orderGet])
-	require.Equal(t, run.height, cold[orderRange])
-	require.Equal(t, 1, cached[orderGet])
-	for _, result := range []func(*mixRun) *Result{mixByLatency, mixByBandwidth} {
-		r := result(run)
-		require.Len(t, r.Table.Rows, len(points)*len(mixSeries))
-		wellFormed(t, r)
-	}
-	_, err = byMix(ended(), cfg, points, mixByLatency)
-	require.ErrorIs(t, err, context.Canceled)
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		ctx := context.Background()
+		cfg := Config{Seed: 1, Quick: true, Database: memory()}
+		points := []condition{{}, {latency: 2 * time.Millisecond, mbps: 10}, {latency: 4 * time.Millisecond}}
+		run, err := measureMix(ctx, cfg, points, 2)
+		require.NoError(t, err)
+		require.Equal(t, 2, run.rounds)
+		families(t, cfg.Database)
+		require.Equal(t, [orderKinds]int{1, 1, 1, 1, 1}, run.trips[0], "of rows in the clear")
+		cold, cached := run.trips[slices.Index(mixSeries, readCold)], run.trips[slices.Index(mixSeries, readCached)]
+		require.Equal(t, 2, run.height)
+		require.Equal(t, run.height, cold[orderGet])
+		require.Equal(t, run.height, cold[orderRange])
+		require.Equal(t, 1, cached[orderGet])
+		for _, result := range []func(*mixRun) *Result{mixByLatency, mixByBandwidth} {
+			r := result(run)
+			require.Len(t, r.Table.Rows, len(points)*len(mixSeries))
+			wellFormed(t, r)
+		}
+		_, err = byMix(ended(), cfg, points, mixByLatency)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
 
-	d := memory()
-	var calls calls
-	d.DB = calls.over(d.DB)
-	cfg.Database = d
-	_, err = measureMix(ctx, cfg, points[:1], 1)
-	require.NoError(t, err)
-	calls.fail(100)
-	run, err = measureMix(ctx, cfg, points[:1], 1000)
-	require.ErrorIs(t, err, drivertest.ErrInjected)
-	require.NotZero(t, run.rounds)
-	for _, all := range run.seconds[0] {
-		require.Len(t, all, run.rounds)
-	}
+func TestMixKeepsWholeRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		ctx := context.Background()
+		d := memory()
+		var calls calls
+		d.DB = calls.over(d.DB)
+		cfg := Config{Seed: 1, Quick: true, Database: d}
+		_, err := measureMix(ctx, cfg, []condition{{}}, 1)
+		require.NoError(t, err)
+		calls.fail(100)
+		run, err := measureMix(ctx, cfg, []condition{{}}, 1000)
+		require.ErrorIs(t, err, drivertest.ErrInjected)
+		require.NotZero(t, run.rounds)
+		for _, all := range run.seconds[0] {
+			require.Len(t, all, run.rounds)
+		}
+	})
 }
 
 func TestMixFindings(t *testing.T) {
