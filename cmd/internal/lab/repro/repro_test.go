@@ -13,14 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rangecrypt/rangecrypt/internal/sim"
 )
-
-func TestMain(m *testing.M) {
-	sim.ManyAtOnce()
-	os.Exit(m.Run())
-}
 
 func TestFiguresHaveNames(t *testing.T) {
 	seen := map[string]bool{}

@@ -12,34 +12,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 func TestSaasEntries(t *testing.T) {
-	ctx := context.Background()
 	for _, nodes := range []int{1, saasNodes} {
-		cfg := Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()}
-		r, err := saasEntries(ctx, cfg, nodes)
-		require.NoError(t, err)
-		require.Len(t, r.Curves, len(logKinds)*len(logOperations))
-		require.Len(t, r.Table.Rows, len(r.Curves))
-		require.Len(t, r.Findings, 9)
-		for _, c := range r.Curves {
-			require.Len(t, c.Points, entrySteps)
-			last := 0.0
-			for _, p := range c.Points {
-				require.Greater(t, p.Y, last, "times are since the first entry")
-				last = p.Y
+		synctest.Test(t, func(t *testing.T) { // whose network takes no real time
+			cfg := Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()}
+			cfg.Database.DB = intercept.WithLatency(cfg.Database.DB, func() time.Duration { return time.Millisecond })
+			r, err := saasEntries(t.Context(), cfg, nodes)
+			require.NoError(t, err)
+			require.Len(t, r.Curves, len(logKinds)*len(logOperations))
+			require.Len(t, r.Table.Rows, len(r.Curves))
+			require.Len(t, r.Findings, 9)
+			for _, c := range r.Curves {
+				require.Len(t, c.Points, entrySteps)
+				last := 0.0
+				for _, p := range c.Points {
+					require.Greater(t, p.Y, last, "times are since the first entry")
+					last = p.Y
+				}
 			}
-		}
-		wellFormed(t, r)
-		smaller(t, r)
-		require.Equal(t, nodes == saasNodes, slices.Contains(r.Notes, fewerNodes))
-		for _, f := range r.Findings {
-			require.Equal(t, !strings.HasPrefix(f.Text, "Ferretti"), f.Unclear, f.Text)
-		}
-		require.NotZero(t, families(t, cfg.Database))
+			wellFormed(t, r)
+			smaller(t, r)
+			require.Equal(t, nodes == saasNodes, slices.Contains(r.Notes, fewerNodes))
+			for _, f := range r.Findings {
+				require.Equal(t, !strings.HasPrefix(f.Text, "Ferretti"), f.Unclear, f.Text)
+			}
+			require.NotZero(t, families(t, cfg.Database))
+		})
 	}
 	_, err := saasEntries(ended(), Config{Quick: true, Database: memory()}, 1)
 	require.ErrorIs(t, err, context.Canceled)
@@ -53,12 +56,13 @@ func TestSaasNodes(t *testing.T) {
 	require.Equal(t, 1, nodesOf("cassandra://a/k"))
 	require.Equal(t, 3, nodesOf("cassandra://a,b:9142,c/k?replication=3"))
 
-	ctx := context.Background()
 	cfg := Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()}
 	cfg.Database.Name = "cassandra://a,b,c/k?replication=3"
-	r, err := saasEntries(ctx, cfg, saasNodes)
-	require.NoError(t, err)
-	require.NotContains(t, r.Notes, fewerNodes)
+	synctest.Test(t, func(t *testing.T) { // whose network takes no real time
+		r, err := saasEntries(t.Context(), cfg, saasNodes)
+		require.NoError(t, err)
+		require.NotContains(t, r.Notes, fewerNodes)
+	})
 	for _, c := range []struct{ name, part, note, finding string }{
 		{"cassandra://a/k", "(figure 9 a, b)", "?replication=3", "The paper (9 a)"},
 		{"cassandra://a,b/k", "(figure 9 c, d)", "--store names fewer", "The paper (9 c)"},

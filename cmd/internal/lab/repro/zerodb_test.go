@@ -100,19 +100,21 @@ func (f forgetfulTable) between(ctx context.Context, from, to int64) ([]reading,
 }
 
 func TestStatementsAreChecked(t *testing.T) {
-	ctx := context.Background()
-	b, err := newBuilding(ctx, Config{Seed: 1, Quick: true, Database: memory()})
-	require.NoError(t, err)
-	for i := range readingSeries {
-		require.NoError(t, b.statements(ctx, i, new(statementTiming), true))
-		whole := b.tables[i]
-		b.tables[i] = forgetfulTable{whole}
-		require.ErrorIs(t, b.statements(ctx, i, new(statementTiming), true), exit.ErrWrongAnswer, readingSeries[i])
-		left, err := whole.between(ctx, b.records, b.records+b.asked)
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		ctx := context.Background()
+		b, err := newBuilding(ctx, Config{Seed: 1, Quick: true, Database: memory()})
 		require.NoError(t, err)
-		require.NoError(t, whole.remove(ctx, left))
-	}
-	require.NoError(t, b.close(ctx))
+		for i := range readingSeries {
+			require.NoError(t, b.statements(ctx, i, new(statementTiming), true))
+			whole := b.tables[i]
+			b.tables[i] = forgetfulTable{whole}
+			require.ErrorIs(t, b.statements(ctx, i, new(statementTiming), true), exit.ErrWrongAnswer, readingSeries[i])
+			left, err := whole.between(ctx, b.records, b.records+b.asked)
+			require.NoError(t, err)
+			require.NoError(t, whole.remove(ctx, left))
+		}
+		require.NoError(t, b.close(ctx))
+	})
 }
 
 // A nullTable is records in memory, one after the other by their numbers.
@@ -494,43 +496,45 @@ func TestTreeSpace(t *testing.T) {
 }
 
 func TestNearNetwork(t *testing.T) {
-	ctx := context.Background()
-	n := newNetwork(Config{Database: memory()})
-	defer n.close()
-	db, err := n.connect(ctx)
-	require.NoError(t, err)
-	f, err := db.Family(ctx, driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered})
-	require.NoError(t, err)
-	require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("row"), Puts: []driver.Cell{{Qualifier: []byte("q"), Value: make([]byte, 125_000)}}}))
-	took := func(c condition, do func()) time.Duration {
-		n.set(c)
-		start := time.Now()
-		do()
-		return time.Since(start)
-	}
-	read := func() {
-		cells, err := f.Get(ctx, []byte("row"), driver.Slice{})
+	synctest.Test(t, func(t *testing.T) { // which has the time to look again
+		ctx := context.Background()
+		n := newNetwork(Config{Database: memory()})
+		defer n.close()
+		db, err := n.connect(ctx)
 		require.NoError(t, err)
-		require.Len(t, cells[0].Value, 125_000)
-	}
-	scan := func() {
-		for row, err := range f.Scan(ctx, driver.Range{}) {
-			require.NoError(t, err)
-			require.Len(t, row.Cells[0].Value, 125_000)
+		f, err := db.Family(ctx, driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered})
+		require.NoError(t, err)
+		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("row"), Puts: []driver.Cell{{Qualifier: []byte("q"), Value: make([]byte, 125_000)}}}))
+		took := func(c condition, do func()) time.Duration {
+			n.set(c)
+			start := time.Now()
+			do()
+			return time.Since(start)
 		}
-	}
-	write := func() {
-		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("other"), Puts: []driver.Cell{{Qualifier: []byte("q"), Value: make([]byte, 125_000)}}}))
-		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("other"), DeleteRow: true}))
-	}
-	require.GreaterOrEqual(t, took(condition{latency: 40 * time.Millisecond}, read), 40*time.Millisecond)
-	for _, do := range []func(){read, scan, write} {
-		require.GreaterOrEqual(t, took(condition{mbps: 10}, do), 100*time.Millisecond, "a million bits")
-	}
-	require.GreaterOrEqual(t, took(condition{loss: 0.2}, read), 200*time.Millisecond, "some of 86 packets are lost")
-	gone, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-	defer cancel()
-	n.set(condition{latency: time.Hour})
-	_, err = f.Get(gone, []byte("row"), driver.Slice{})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+		read := func() {
+			cells, err := f.Get(ctx, []byte("row"), driver.Slice{})
+			require.NoError(t, err)
+			require.Len(t, cells[0].Value, 125_000)
+		}
+		scan := func() {
+			for row, err := range f.Scan(ctx, driver.Range{}) {
+				require.NoError(t, err)
+				require.Len(t, row.Cells[0].Value, 125_000)
+			}
+		}
+		write := func() {
+			require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("other"), Puts: []driver.Cell{{Qualifier: []byte("q"), Value: make([]byte, 125_000)}}}))
+			require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("other"), DeleteRow: true}))
+		}
+		require.GreaterOrEqual(t, took(condition{latency: 40 * time.Millisecond}, read), 40*time.Millisecond)
+		for _, do := range []func(){read, scan, write} {
+			require.GreaterOrEqual(t, took(condition{mbps: 10}, do), 100*time.Millisecond, "a million bits")
+		}
+		require.GreaterOrEqual(t, took(condition{loss: 0.2}, read), 200*time.Millisecond, "some of 86 packets are lost")
+		gone, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+		defer cancel()
+		n.set(condition{latency: time.Hour})
+		_, err = f.Get(gone, []byte("row"), driver.Slice{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }
