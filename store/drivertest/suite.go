@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,8 +36,8 @@ type Options struct {
 type suite struct {
 	db   driver.DB
 	o    Options
-	name string // families begin with it
-	n    int    // of prefixes given
+	name string       // families begin with it
+	n    atomic.Int64 // of prefixes given, also to checks at the same time
 
 	specs    map[string]driver.FamilySpec
 	families map[string]driver.Family
@@ -119,8 +120,7 @@ func (s *suite) edges(tb testing.TB) driver.Family {
 
 // prefix returns what the rows of one check begin with.
 func (s *suite) prefix() string {
-	s.n++
-	return fmt.Sprintf("%04d/", s.n)
+	return fmt.Sprintf("%04d/", s.n.Add(1))
 }
 
 // dropAll drops all families at the same time.
