@@ -210,3 +210,20 @@ func TestListsThatMultiply(t *testing.T) {
 		}
 	})
 }
+
+// Logs and messages print what a program has at hand: the values that it looks for are not for them.
+func TestPredicatesPrintNoValue(t *testing.T) {
+	text, number := store.Field[string]("who"), store.Int64.Field("amount")
+	for _, p := range []store.Predicate{
+		text.Equal("a secret"), text.In("a secret", "another secret"), text.Between("a secret", "b secret"), number.Greater(7700770077), number.In(7700770077),
+		store.And(text.Equal("a secret"), store.Not(number.AtMost(7700770077))),
+	} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%T", "%!"} {
+			for _, printed := range []string{fmt.Sprintf(verb, p), fmt.Sprintf(verb, &p), fmt.Sprintf(verb, store.Query{Where: p})} {
+				require.NotContains(t, printed, "secret")
+				require.NotContains(t, printed, "770077")
+				require.NotContains(t, printed, "736563726574") // in hex
+			}
+		}
+	}
+}

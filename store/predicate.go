@@ -99,7 +99,7 @@ func (f Field[T]) In(values ...T) Predicate {
 	for i, v := range values {
 		in[i] = v
 	}
-	return Predicate{&predicate.Where{Term: predicate.Term{Column: string(f), Typ: reflect.TypeFor[T](), In: in}}}
+	return Predicate{&predicate.Where{Term: predicate.Term{Column: string(f), Typ: reflect.TypeFor[T](), In: &in}}}
 }
 
 func (f Field[T]) bounds(lo, hi *bound) Predicate {

@@ -200,7 +200,7 @@ func updatesOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 func storedKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byte, error) {
 	where := &predicate.Where{Op: predicate.All}
 	for i, c := range t.Parts {
-		where.Of = append(where.Of, &predicate.Where{Term: predicate.Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}}})
+		where.Of = append(where.Of, &predicate.Where{Term: predicate.Term{Column: c.Name, Typ: c.Type.GoType(), In: &[]any{r.Values[i]}}})
 	}
 	for found, err := range query.RowsOf(ctx, t, query.Selection{Where: where, Limit: 1, Columns: []string{}}, new(inspect.Explanation)) {
 		if err != nil {

@@ -115,9 +115,9 @@ func (n *Tree) leafSet() Set {
 			s.In = nil
 		}
 	default:
-		points := make([]value.Bound, len(n.term.In))
+		points := make([]value.Bound, len(*n.term.In))
 		s.In = make([]Interval, len(points))
-		for i, v := range n.term.In {
+		for i, v := range *n.term.In {
 			points[i].Value = v
 			s.In[i] = Interval{&points[i], &points[i]}
 		}

@@ -36,7 +36,7 @@ type Term struct {
 	Column string
 	Typ    reflect.Type // of the values, as the Field says; nil if it says nothing of them
 	Lo, Hi *value.Bound
-	In     []any // if not nil, lo and hi are nil
+	In     *[]any // if not nil, lo and hi are nil; like them behind a pointer, so that no verb of fmt prints the values of a predicate
 }
 
 // A Tree is a predicate that was checked against a table. It has no Not: that was pushed down to the leaves, by the laws of
@@ -127,8 +127,8 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 	if given.In == nil {
 		return nil
 	}
-	in := make([]any, len(given.In))
-	for i, v := range given.In {
+	in := make([]any, len(*given.In))
+	for i, v := range *given.In {
 		v, err := c.Type.NormalizeBound(v)
 		if err != nil {
 			return fmt.Errorf("column %q: %w", c.Name, err)
@@ -136,7 +136,8 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 		in[i] = v
 	}
 	slices.SortFunc(in, c.Type.Compare)
-	n.term.In = slices.CompactFunc(in, func(a, b any) bool { return c.Type.Compare(a, b) == 0 })
+	in = slices.CompactFunc(in, func(a, b any) bool { return c.Type.Compare(a, b) == 0 })
+	n.term.In = &in
 	return nil
 }
 
@@ -178,7 +179,7 @@ func (n *Tree) Holds(values []any) bool {
 // has reports whether the term is true for a value.
 func (t *Term) has(typ value.Type, v any) bool {
 	if t.In != nil {
-		_, found := slices.BinarySearchFunc(t.In, v, typ.Compare)
+		_, found := slices.BinarySearchFunc(*t.In, v, typ.Compare)
 		return found
 	}
 	if t.Lo != nil {
@@ -221,8 +222,12 @@ func (t *Term) Print(b []byte, typ value.Type) []byte {
 		lo, hi, ok := typ.Codes(t.Lo, t.Hi)
 		return fmt.Appendf(b, "|%d|%d|%t", lo, hi, ok)
 	}
-	b = fmt.Appendf(b, "|%d", len(t.In))
-	for _, v := range t.In {
+	var in []any
+	if t.In != nil {
+		in = *t.In
+	}
+	b = fmt.Appendf(b, "|%d", len(in))
+	for _, v := range in {
 		if !typ.Exact() {
 			b = value.AppendSized(b, typ.Append(nil, v))
 		} else if code, err := typ.Code(v); err == nil {
