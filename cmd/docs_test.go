@@ -493,7 +493,7 @@ func anyHasFlag(name string) bool {
 			return true
 		}
 	}
-	return name == "help"
+	return name == "help" || name == "version" // which cobra adds when it executes
 }
 
 // named matches what begins with the name of a program.

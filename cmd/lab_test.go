@@ -532,7 +532,7 @@ func TestUnwritableOutputIsAFailure(t *testing.T) {
 		require.NoError(t, made.Run())
 	}
 	for _, args := range [][]string{
-		{"run", "--n", "100", "--queries", "3"}, {"keys", "generate"}, {"version"}, {}, {"--help"}, {"run", "--help"}, {"help", "run"},
+		{"run", "--n", "100", "--queries", "3"}, {"keys", "generate"}, {"version"}, {"--version"}, {}, {"--help"}, {"run", "--help"}, {"help", "run"},
 		append([]string{"range-query"}, kept...), append([]string{"range-query", "--limit", "3"}, kept...),
 		append([]string{"range-query", "--json"}, kept...), append([]string{"range-query", "--count"}, kept...),
 	} {

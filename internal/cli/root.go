@@ -2,12 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
 // Codes is the paragraph of a help text about exit codes.
@@ -46,6 +48,8 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 		}
 		return e.checkFiles(cmd, args)
 	}
+	root.Version = fmt.Sprintf("%s, %s %s/%s", show.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetOut(e.Stdout)
 	root.SetErr(e.Stderr)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))

@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
-	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 )
 
@@ -23,13 +21,13 @@ func NewVersion(e *cli.Env) *cobra.Command {
 		Long: `Version prints the version of the module, that of Go, and the IDs of the schemes for
 32-bit and 64-bit integers. Data is readable as long as its scheme's ID is the same.`,
 		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return version(e, cmd.Root().Name()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return version(e, cmd.Root()) },
 	}
 }
 
-func version(e *cli.Env, program string) error {
+func version(e *cli.Env, root *cobra.Command) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s, %s %s/%s\n", program, show.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(&b, "%s %s\n", root.Name(), root.Version)
 	names, _ := benchtable.Schemes()
 	for _, name := range names {
 		for _, kind := range []string{"int32", "int64"} {
