@@ -550,6 +550,51 @@ func TestTimesToLive(t *testing.T) {
 	require.Nil(t, ttl)
 }
 
+// What an operator sets on tables does not make cells end that the store keeps for ever: neither those of rows, nor of the catalogue
+// and indexes, nor the entries of the directory.
+func TestDefaultTimeToLive(t *testing.T) {
+	db := open(t, keyspace(t))
+	exec(t, db, "ALTER TABLE $rangecrypt_families WITH default_time_to_live = 1000")
+	ordered, wide := openFamily(t, db, orderedSpec), openFamily(t, db, driver.FamilySpec{Name: "wide", Layout: driver.LayoutWide})
+	require.NoError(t, db.AddIndex(t.Context(), orderedSpec, "ix"))
+	cell := func(qualifier, value string) driver.Cell {
+		return driver.Cell{Qualifier: []byte(qualifier), Value: []byte(value)}
+	}
+	for _, f := range []*family{ordered, wide} {
+		exec(t, db, "ALTER TABLE "+f.table+" WITH default_time_to_live = 1000")
+		m := driver.Mutation{Row: []byte("row"), Puts: []driver.Cell{cell("", "1"), cell("b", "1"), cell("long", "1")}}
+		if f == ordered {
+			m.Puts[0].Index = []driver.IndexValue{{Index: "ix", Value: []byte{1}}}
+		}
+		require.NoError(t, f.Apply(t.Context(), m))
+		for _, expect := range [][]driver.Cell{nil, {{Qualifier: []byte("b")}}, {{Qualifier: []byte{}}, {Qualifier: []byte("long")}}} {
+			done, err := f.Commit(t.Context(), []byte("conditional"), expect, []driver.Cell{cell("", "1"), cell("b", "1"), cell("long", "1")}, nil)
+			require.NoError(t, err)
+			require.Equal(t, expect == nil, done)
+		}
+		done, err := f.Commit(t.Context(), []byte("conditional"), []driver.Cell{cell("", "1"), cell("long", "1")}, []driver.Cell{cell("", "2")}, nil)
+		require.NoError(t, err)
+		require.True(t, done)
+		cells, err := f.Get(t.Context(), []byte("row"), driver.Slice{Stamps: true})
+		require.NoError(t, err)
+		late, err := f.Replace(t.Context(), driver.Replacement{Row: []byte("row"), Seen: cells[0], Puts: []driver.Cell{cell("", "2")}})
+		require.NoError(t, err)
+		require.Empty(t, late)
+	}
+	for table, columns := range map[string]string{
+		ordered.table: "ttl(v), ttl(ix)", wide.table: "ttl(v), ttl(h0), ttl(h1)", "$rangecrypt_families": "ttl(format), ttl(table_id)",
+	} {
+		rows, err := db.session.Query("SELECT " + columns + " FROM " + strings.ReplaceAll(table, "$", db.keyspace+".")).Iter().SliceMap()
+		require.NoError(t, err)
+		require.NotEmpty(t, rows)
+		for _, row := range rows {
+			for column, ttl := range row {
+				require.Zero(t, ttl, "%s of %s", column, table)
+			}
+		}
+	}
+}
+
 func TestLargeValues(t *testing.T) {
 	f := openFamily(t, open(t, keyspace(t)), wideSpec)
 	value := bytes.Repeat([]byte{7}, driver.MaxValue)

@@ -73,7 +73,7 @@ func workloads(tb testing.TB, db *DB) map[string]workload {
 				return f.Apply(ctx, driver.Mutation{Row: row(i), Puts: []driver.Cell{{Qualifier: q, Value: value}}})
 			},
 			bare: func(i int) error {
-				return s.Query(f.put, part, row(i), q, value).RoutingKey(part).WithTimestamp(time.Now().UnixMicro()).ExecContext(ctx)
+				return s.Query(f.put, part, row(i), q, value, 0).RoutingKey(part).WithTimestamp(time.Now().UnixMicro()).ExecContext(ctx)
 			},
 		},
 		"batch of 100": {n: 20, rows: 100,
@@ -87,7 +87,7 @@ func workloads(tb testing.TB, db *DB) map[string]workload {
 			bare: func(i int) error {
 				batch := s.Batch(gocql.UnloggedBatch).WithTimestamp(time.Now().UnixMicro())
 				for j := range 100 {
-					batch.Query(f.put, part, row(100*i+j), q, value)
+					batch.Query(f.put, part, row(100*i+j), q, value, 0)
 				}
 				return batch.ExecContext(ctx)
 			},

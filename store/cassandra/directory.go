@@ -128,7 +128,7 @@ func (db *DB) checkScope(ctx context.Context) error {
 		return db.missing()
 	}
 	if errors.Is(err, gocql.ErrNotFound) {
-		insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, scope) VALUES (?, ?, ?) IF NOT EXISTS", db.keyspace, directoryTable)
+		insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, scope) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 0", db.keyspace, directoryTable)
 		_, err = db.conditional(ctx, insert, keyspaceRow, formatVersion, db.scope)
 		if err != nil && notApplied(err) {
 			return db.failedPart(ctx, "record the consistency of the keyspace", err)
@@ -255,7 +255,7 @@ func (db *DB) enter(ctx context.Context, spec driver.FamilySpec) error {
 	}
 	// A table has at most 48 characters, a family 40.
 	table := spec.Name + "_" + strings.ToLower(base32.StdEncoding.EncodeToString(suffix[:]))[:7]
-	insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, layout, prefix_bytes, spread_bits, table_name, table_id, dropping) VALUES (?, ?, ?, ?, ?, ?, ?, false) IF NOT EXISTS",
+	insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, layout, prefix_bytes, spread_bits, table_name, table_id, dropping) VALUES (?, ?, ?, ?, ?, ?, ?, false) IF NOT EXISTS USING TTL 0",
 		db.keyspace, directoryTable)
 	_, err = db.conditional(ctx, insert, spec.Name, formatVersion, layoutName(spec.Layout), spec.PrefixBytes, spec.SpreadBits, table, id)
 	return db.settled(ctx, "create family "+spec.Name, err)
@@ -300,7 +300,7 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 		case e.dropping:
 			err = db.finishDrop(ctx, name, e)
 		default:
-			update := fmt.Sprintf("UPDATE %s.%s SET dropping = true WHERE name = ? IF table_id = ?", db.keyspace, directoryTable)
+			update := fmt.Sprintf("UPDATE %s.%s USING TTL 0 SET dropping = true WHERE name = ? IF table_id = ?", db.keyspace, directoryTable)
 			_, err = db.conditional(ctx, update, name, e.id)
 			err = db.settled(ctx, "drop family "+name, err)
 		}

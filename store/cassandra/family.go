@@ -33,8 +33,6 @@ const (
 
 	// The server takes no longer TTL: 20 years.
 	maxTTL = 630_720_000 * time.Second
-
-	usingTTL = " USING TTL ?"
 )
 
 // family implements [driver.Committer].
@@ -43,7 +41,8 @@ type family struct {
 	spec  driver.FamilySpec
 	table string // with the keyspace
 
-	// Statements. The columns of the key come first in put and delete, after the value in cas.
+	// Statements. The columns of the key come first in put and delete, after the value in cas. Puts end with the TTL. All that put
+	// say one, of which 0 is none: otherwise the server would take the default_time_to_live that somebody gave the table.
 	put, deleteCell, deleteRow, youngest string
 	cas, casDelete, casUnlike            string
 	all                                  string // cells of a row
@@ -67,17 +66,17 @@ func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
 		columns, row = "k", "k = ?"
 	}
 	marks := strings.Repeat("?, ", strings.Count(columns, ",")+2) + "?"
-	f.put = fmt.Sprintf("INSERT INTO %s (%s, q, v) VALUES (%s)", f.table, columns, marks)
+	f.put = fmt.Sprintf("INSERT INTO %s (%s, q, v) VALUES (%s) USING TTL ?", f.table, columns, marks)
 	f.deleteRow = fmt.Sprintf("DELETE FROM %s WHERE %s", f.table, row)
 	f.deleteCell = f.deleteRow + " AND q = ?"
 	f.youngest = fmt.Sprintf("SELECT max(writetime(v)) FROM %s WHERE %s", f.table, row)
-	f.cas = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v = ?", f.table, row)
-	f.casUnlike = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v != ?", f.table, row)
+	f.cas = fmt.Sprintf("UPDATE %s USING TTL 0 SET v = ? WHERE %s AND q = ? IF v = ?", f.table, row)
+	f.casUnlike = fmt.Sprintf("UPDATE %s USING TTL 0 SET v = ? WHERE %s AND q = ? IF v != ?", f.table, row)
 	f.casDelete = f.deleteCell + " IF v = ?"
 	f.all = fmt.Sprintf(cellColumns+" FROM %s WHERE %s", f.table, row)
 	for i, h := range []string{"h0", "h1"} {
-		f.headPut[i] = fmt.Sprintf("INSERT INTO %s (k, q, v, %s) VALUES (?, ?, ?, ?)", f.table, h)
-		f.headCAS[i] = fmt.Sprintf("UPDATE %s SET v = ?, %s = ? WHERE k = ? AND q = ? IF v = ?", f.table, h)
+		f.headPut[i] = fmt.Sprintf("INSERT INTO %s (k, q, v, %s) VALUES (?, ?, ?, ?) USING TTL ?", f.table, h)
+		f.headCAS[i] = fmt.Sprintf("UPDATE %s USING TTL 0 SET v = ?, %s = ? WHERE k = ? AND q = ? IF v = ?", f.table, h)
 		f.headDelete[i] = fmt.Sprintf("DELETE %s FROM %s WHERE k = ?", h, f.table)
 	}
 	f.watched.init(spec)
@@ -656,11 +655,7 @@ func (f *family) statements(b *batch, one bool, add func(stmt string, values []a
 			continue
 		}
 		for _, c := range m.Puts {
-			stmt, values := f.putCell(part, m.Row, c)
-			if c.TTL > 0 {
-				stmt, values = stmt+usingTTL, append(values, seconds(c.TTL))
-			}
-			add(stmt, values)
+			add(f.putCell(part, m.Row, c))
 		}
 		for _, q := range m.Deletes {
 			add(f.deleteCell, append(f.key(make([]any, 0, 3), part, m.Row), blob(q)))
@@ -673,25 +668,21 @@ func (f *family) statements(b *batch, one bool, add func(stmt string, values []a
 
 // stamped returns the statement of a replacement for that of a mutation.
 func stamped(stmt string) string {
-	switch {
-	case strings.HasPrefix(stmt, "DELETE"):
+	if strings.HasPrefix(stmt, "DELETE") {
 		return strings.Replace(stmt, " WHERE ", " USING TIMESTAMP ? WHERE ", 1)
-	case strings.HasSuffix(stmt, usingTTL):
-		return stmt + " AND TIMESTAMP ?"
 	}
-	return stmt + " USING TIMESTAMP ?"
+	return stmt + " AND TIMESTAMP ?"
 }
 
 // putCell returns the statement that puts a cell unconditionally.
 func (f *family) putCell(part any, row []byte, c driver.Cell) (stmt string, values []any) {
-	values = append(f.key(make([]any, 0, 5), part, row), blob(c.Qualifier), blob(c.Value))
+	stmt, values = f.put, append(f.key(make([]any, 0, 6), part, row), blob(c.Qualifier), blob(c.Value))
 	if f.inHead(c.Qualifier) {
-		return f.headPut[len(c.Qualifier)], append(values, blob(c.Value))
+		stmt, values = f.headPut[len(c.Qualifier)], append(values, blob(c.Value))
+	} else if len(c.Index) > 0 {
+		stmt, values = f.putIndexed(values, c.Index)
 	}
-	if len(c.Index) > 0 {
-		return f.putIndexed(values, c.Index)
-	}
-	return f.put, values
+	return stmt, append(values, seconds(c.TTL))
 }
 
 // putIndexed completes a statement that puts a cell with what it has in indexes.

@@ -120,16 +120,16 @@ func TestBoundsAreShortened(t *testing.T) {
 func TestStatements(t *testing.T) {
 	db := &DB{keyspace: "ks"}
 	f := newFamily(db, orderedSpec, "things_abc")
-	require.Equal(t, "INSERT INTO ks.things_abc (p, k, q, v) VALUES (?, ?, ?, ?)", f.put)
+	require.Equal(t, "INSERT INTO ks.things_abc (p, k, q, v) VALUES (?, ?, ?, ?) USING TTL ?", f.put)
 	require.Equal(t, "DELETE FROM ks.things_abc WHERE p = ? AND k = ? AND q = ?", f.deleteCell)
 	require.Equal(t, "DELETE FROM ks.things_abc WHERE p = ? AND k = ?", f.deleteRow)
-	require.Equal(t, "UPDATE ks.things_abc SET v = ? WHERE p = ? AND k = ? AND q = ? IF v = ?", f.cas)
+	require.Equal(t, "UPDATE ks.things_abc USING TTL 0 SET v = ? WHERE p = ? AND k = ? AND q = ? IF v = ?", f.cas)
 	f = newFamily(db, wideSpec, "things_abc")
-	require.Equal(t, "INSERT INTO ks.things_abc (k, q, v) VALUES (?, ?, ?)", f.put)
+	require.Equal(t, "INSERT INTO ks.things_abc (k, q, v) VALUES (?, ?, ?) USING TTL ?", f.put)
 	require.Equal(t, "DELETE FROM ks.things_abc WHERE k = ? AND q = ? IF v = ?", f.casDelete)
 	require.Equal(t, "DELETE FROM ks.things_abc WHERE k = ?", f.deleteRow)
-	require.Equal(t, "INSERT INTO ks.things_abc (k, q, v, h1) VALUES (?, ?, ?, ?)", f.headPut[1])
-	require.Equal(t, "UPDATE ks.things_abc SET v = ?, h0 = ? WHERE k = ? AND q = ? IF v = ?", f.headCAS[0])
+	require.Equal(t, "INSERT INTO ks.things_abc (k, q, v, h1) VALUES (?, ?, ?, ?) USING TTL ?", f.headPut[1])
+	require.Equal(t, "UPDATE ks.things_abc USING TTL 0 SET v = ?, h0 = ? WHERE k = ? AND q = ? IF v = ?", f.headCAS[0])
 	require.Equal(t, "DELETE h1 FROM ks.things_abc WHERE k = ?", f.headDelete[1])
 
 	for _, c := range []struct {
@@ -166,7 +166,7 @@ func TestReplacementsDeleteWhatWasSeen(t *testing.T) {
 			_, one := b.stamp()
 			require.False(t, one)
 			f.statements(b, one, func(stmt string, values []any) {
-				require.Contains(t, stmt, "USING TIMESTAMP ?")
+				require.Contains(t, stmt, " TIMESTAMP ?")
 				require.Len(t, values, strings.Count(stmt, "?"))
 				// Behind what is put, and in front of the key of what is deleted.
 				kind, _, _ := strings.Cut(stmt, " ")
