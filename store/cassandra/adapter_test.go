@@ -82,6 +82,37 @@ func TestMustExist(t *testing.T) {
 	refused()
 }
 
+// A keyspace whose directory is lost is no empty one: whoever made a store there would hide the one that there is.
+func TestLostDirectory(t *testing.T) {
+	c := keyspace(t)
+	finder := c
+	finder.MustExist = true
+	db := open(t, c)
+	refused := func() {
+		for _, c := range []Config{c, finder} {
+			_, err := Open(t.Context(), c)
+			require.ErrorIs(t, err, driver.ErrCorrupt)
+			require.ErrorContains(t, err, "rangecrypt_families")
+			require.NotErrorIs(t, err, fs.ErrNotExist)
+		}
+	}
+	exec(t, db, "CREATE TABLE $things_abcdefg (id int PRIMARY KEY)") // somebody else's
+	exec(t, db, "TRUNCATE $rangecrypt_families")
+	open(t, c) // no family was there
+	for _, spec := range []driver.FamilySpec{orderedSpec, {Name: "wide", Layout: driver.LayoutWide}} {
+		f := openFamily(t, db, spec)
+		if spec.Layout == driver.LayoutOrdered {
+			require.NoError(t, db.AddIndex(t.Context(), spec, "ix"))
+		}
+		exec(t, db, "TRUNCATE $rangecrypt_families")
+		refused()
+		exec(t, db, "DROP TABLE $rangecrypt_families")
+		refused()
+		exec(t, db, "DROP TABLE "+f.table)
+		open(t, c)
+	}
+}
+
 // A row that somebody has put into another partition is found by no Get. Scans of all partitions say so.
 func TestMisplacedRows(t *testing.T) {
 	db := open(t, keyspace(t))

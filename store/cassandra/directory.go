@@ -95,10 +95,33 @@ func (db *DB) prepare(ctx context.Context) error {
 	if db.options.MustExist {
 		create = ""
 	}
-	if _, err := db.table(ctx, directoryTable, create, directoryColumns); err != nil {
+	if _, err := db.table(ctx, directoryTable, create, directoryColumns); errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(db.checkLost(ctx), err)
+	} else if err != nil {
 		return err
 	}
 	return db.checkScope(ctx)
+}
+
+// checkLost returns an error if there are tables of families in the keyspace, although its directory is empty. It never is while there are any.
+func (db *DB) checkLost(ctx context.Context) error {
+	i := db.system("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", db.keyspace).IterContext(ctx)
+	var name string
+	for i.Scan(&name) {
+		got, err := db.columns(ctx, name)
+		if err != nil {
+			return errors.Join(db.failedPart(ctx, "read the columns of tables", err), i.Close())
+		}
+		if slices.Equal(got, familyColumns(driver.LayoutWide)) || slices.Equal(got, familyColumns(driver.LayoutOrdered)) {
+			_ = i.Close()
+			return fmt.Errorf("%w: keyspace %s has tables of a store, and the table %s, which says what they are, is empty or gone: restore that from a backup",
+				driver.ErrCorrupt, db.keyspace, directoryTable)
+		}
+	}
+	if err := i.Close(); err != nil {
+		return db.failedPart(ctx, "list the tables of the keyspace", err)
+	}
+	return nil
 }
 
 // checkClock returns an error if a clock is too far from that of a node. It may be as far as the answer took.
@@ -124,6 +147,12 @@ func (db *DB) checkScope(ctx context.Context) error {
 		return format, scope, err
 	}
 	format, scope, err := read()
+	if errors.Is(err, gocql.ErrNotFound) {
+		lost := db.checkLost(ctx)
+		if format, scope, err = read(); errors.Is(err, gocql.ErrNotFound) && lost != nil { // no other client has made the store meanwhile
+			return lost
+		}
+	}
 	if errors.Is(err, gocql.ErrNotFound) && db.options.MustExist {
 		return db.missing()
 	}
@@ -359,7 +388,6 @@ func (db *DB) table(ctx context.Context, name, create string, want []column) (ma
 			made = true
 			err = db.change(within, create)
 		} else if err == nil {
-			got = slices.DeleteFunc(got, func(c column) bool { return c.typ == "varint" && c.kind == "regular" }) // of indexes
 			if !slices.Equal(got, want) {
 				return false, fmt.Errorf("%w: table %s.%s has the columns %v, need %v: it was made by something else or by a newer version", driver.ErrLayout, db.keyspace, name, got, want)
 			}
@@ -401,12 +429,15 @@ func (db *DB) everywhere(ctx context.Context, name string, columns []column) (bo
 	return true, nil
 }
 
+// columns returns the columns of a table, but for those of indexes.
 func (db *DB) columns(ctx context.Context, table string) ([]column, error) {
 	i := db.system("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?", db.keyspace, table).IterContext(ctx)
 	var all []column
 	var c column
 	for i.Scan(&c.name, &c.typ, &c.kind, &c.position) {
-		all = append(all, c)
+		if c.typ != "varint" || c.kind != "regular" {
+			all = append(all, c)
+		}
 	}
 	return all, i.Close()
 }
