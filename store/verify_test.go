@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -351,6 +352,87 @@ func forge(t *testing.T, tbl *Table, row Row, column string) {
 	require.NoError(t, tbl.now().Postings.Apply(t.Context(), driver.Mutation{Row: posting, Puts: []driver.Cell{rowcodec.PostingCell}}))
 }
 
+// leaveCells makes columns of a row null, and then puts the cells back that it had there, as a node does that was down for
+// longer than the others remember what was deleted.
+func leaveCells(t *testing.T, tbl *Table, row Row, columns ...string) (key []byte) {
+	t.Helper()
+	key = stored(t, tbl, row).Key
+	var only [][]byte
+	without := maps.Clone(row)
+	for _, name := range columns {
+		only = append(only, tbl.now().ByName[name].Id[:])
+		delete(without, name)
+	}
+	slices.SortFunc(only, bytes.Compare)
+	was, err := tbl.now().Data.Get(t.Context(), key, driver.Slice{Only: only})
+	require.NoError(t, err)
+	require.Len(t, was, len(columns))
+	require.NoError(t, tbl.Put(t.Context(), without))
+	if m := (driver.Mutation{Row: key, Puts: was}); tbl.now().Meta.Conditional {
+		_, err = tbl.now().Data.CheckAndPut(t.Context(), key, driver.Cell{Qualifier: []byte("none")}, was...)
+		require.NoError(t, err)
+	} else {
+		require.NoError(t, tbl.now().Data.Apply(t.Context(), m))
+	}
+	return key
+}
+
+// A row with cells that an earlier write has left is refused as a whole, and in tables with copies it is not even deleted.
+// A repair takes these cells away.
+func TestCellsOfEarlierWrites(t *testing.T) {
+	for name, change := range map[string]func(*Schema){
+		"row": func(*Schema) {}, "cell per column": func(s *Schema) { s.CellPerColumn = true },
+		"conditional": func(s *Schema) { s.Conditional = true },
+		"conditional with copies": func(s *Schema) {
+			s.Conditional, s.Columns[0] = true, s.Columns[0].Covering()
+		},
+		"expiring": func(s *Schema) { s.TTL = time.Hour },
+	} {
+		for _, db := range testdb.All[:2] { // the servers remember what was deleted
+			t.Run(name+", "+db.Name, func(t *testing.T) {
+				schema := Schema{Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{
+					OrderedColumn("c", Int64, MOPE), DeterministicColumn("d", String), OrderedColumn("k", Int64, Kerschbaum), PlainColumn("p", Int64),
+				}}
+				change(&schema)
+				tbl, err := stores(t, db.Open(t, nil), 1)[0].Create(t.Context(), schema)
+				require.NoError(t, err)
+				var rows []Row
+				for i := range int64(4) {
+					rows = append(rows, Row{"id": i, "c": i, "d": fmt.Sprint(i), "k": i, "p": i})
+				}
+				require.NoError(t, tbl.Put(t.Context(), rows...))
+				leaveCells(t, tbl, rows[1], "c", "p")
+				leaveCells(t, tbl, rows[2], "d", "k")
+				_, err = tbl.Get(t.Context(), rows[1])
+				require.ErrorIs(t, err, ErrTorn)
+
+				report, _ := verified(t, tbl, repairing)
+				require.True(t, report.Sound(), "%v", report)
+				require.Equal(t, 2, report.Faults[inspect.FaultTorn])
+				report, _ = verified(t, tbl, VerifyOptions{})
+				require.True(t, report.Sound(), "%v", report)
+				require.Zero(t, report.Faults[inspect.FaultTorn])
+				rows[1] = Row{"id": int64(1), "d": "1", "k": int64(1)}
+				rows[2] = Row{"id": int64(2), "c": int64(2), "p": int64(2)}
+				for i, row := range rows {
+					got, err := tbl.Get(t.Context(), row)
+					require.NoError(t, err)
+					require.Equal(t, row, got)
+					for _, column := range []string{"c", "k"} {
+						n, err := tbl.Count(t.Context(), Int64.Field(column).Equal(int64(i)))
+						require.NoError(t, err)
+						require.Equal(t, row[column] != nil, n == 1)
+					}
+				}
+				require.NoError(t, tbl.Delete(t.Context(), rows...))
+				n, err := tbl.Count(t.Context(), Predicate{})
+				require.NoError(t, err)
+				require.Zero(t, n)
+			})
+		}
+	}
+}
+
 // Each kind of damage is told with its place, and nothing else is; what can be mended is.
 func TestVerifyTellsDamage(t *testing.T) {
 	type want struct {
@@ -405,6 +487,9 @@ func TestVerifyTellsDamage(t *testing.T) {
 			cellOf(t, tbl, rows[3], "note", func(value []byte) []byte { was = bytes.Clone(value); return value })
 			require.NoError(t, tbl.Put(t.Context(), rows[3]))
 			return []want{{inspect.FaultTorn, "", cellOf(t, tbl, rows[3], "note", func([]byte) []byte { return was })}}
+		}},
+		"cells of an earlier write where the row has none now": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			return []want{{inspect.FaultTorn, "", leaveCells(t, tbl, rows[3], "note", "linear", "plain")}}
 		}},
 		"row in place of another": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			cells, err := tbl.now().Data.Get(t.Context(), stored(t, tbl, rows[3]).Key, driver.Slice{})

@@ -141,7 +141,8 @@ func (v *Verifier) checkRow(ctx context.Context, row driver.Row, again bool) (ro
 		if err != nil && look > 0 {
 			switch {
 			case errors.Is(err, fault.ErrTorn):
-				return rowCheck{faults: []inspect.Fault{{Kind: inspect.FaultTorn, Place: row.Key, Err: err}}}, nil
+				r, _ = mending(t).Read(ctx, row.Key, nil) // or it cannot be mended
+				return rowCheck{r: r, faults: []inspect.Fault{{Kind: inspect.FaultTorn, Place: row.Key, Err: err}}}, nil
 			case fault.Refused(err):
 				return rowCheck{faults: []inspect.Fault{{Kind: inspect.FaultCell, Place: row.Key, Err: err}}}, nil
 			}

@@ -150,6 +150,20 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault
 		done.rows = append(done.rows, &rowcodec.Record{Key: r.Key})
 		err = fresh.Restore(ctx, nil, r.Key)
 		return err == nil, err
+	case f.Kind == inspect.FaultTorn && r != nil:
+		fresh, err := v.fresh(ctx)
+		if err != nil {
+			return false, err
+		}
+		done.rows = append(done.rows, &rowcodec.Record{Key: r.Key})
+		if err := mending(fresh).Restore(ctx, nil, r.Key); err != nil {
+			return false, err
+		}
+		_, err = fresh.Read(ctx, r.Key, nil)
+		if errors.Is(err, fault.ErrTorn) {
+			return false, nil // what was left counts as later than the row
+		}
+		return err == nil, err
 	case f.Kind == inspect.FaultHidden:
 		done.postings = append(done.postings, f.Place)
 		if err := t.Postings.Apply(ctx, t.PutPosting(f.Place, r)); err != nil {
@@ -183,6 +197,14 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault
 		return v.inIndex(ctx, c, t.CodeOf(c, r))
 	}
 	return false, nil
+}
+
+// mending returns the engine as one for which cells that an earlier write has left in columns which are null are not there. A row
+// with such cells is torn for all others: a node was down when the column became null, and for longer than the others remember that.
+func mending(t *engine.Engine) *engine.Engine {
+	next, view := *t, *t.View
+	next.View, view.Mends = &view, true
+	return &next
 }
 
 // mendContents takes content out of postings. In tables that have copies, others may be about to delete a row by what is there.

@@ -514,7 +514,7 @@ func (t *View) decodeColumns(r *Record, cells []driver.Cell, want []bool, entrie
 		// An empty cell is one that was deleted under a condition.
 		found := len(cells) > 0 && bytes.Equal(cells[0].Qualifier, c.Id[:]) && len(cells[0].Value) > 0
 		switch {
-		case e.Present && !e.Packed && !found, found && !e.Present && c.Of == nil && c.Since <= r.Version,
+		case e.Present && !e.Packed && !found, found && !e.Present && c.Of == nil && c.Since <= r.Version && !t.Mends,
 			found && entries.allPlain && Sealed(cells[0].Value):
 			return tornRow(fmt.Sprintf("column %q", c.Name))
 		case e.Packed:

@@ -45,6 +45,7 @@ type View struct {
 	Prefix []byte // of row keys: the token of the tenant
 
 	Clock  Clock
+	Mends  bool          // takes no notice of a cell in a column that is null: an earlier write has left it
 	TTL    time.Duration // of rows that are put; 0 is for ever
 	OwnTTL bool          // which the caller has given, not the table
 
