@@ -510,3 +510,35 @@ func TestServerIndexesOfStructs(t *testing.T) {
 		require.ErrorContains(t, err, refused.words)
 	}
 }
+
+// A verification names an index of the database that somebody has dropped, and a repair makes it again.
+func TestVerifyMakesDroppedServerIndexes(t *testing.T) {
+	eachIndexer(t, func(t *testing.T, kind testdb.Database) {
+		db := kind.Open(t, nil)
+		tbl := create(t, open(t, db), served("places"))
+		require.NoError(t, tbl.Put(background, place(1), place(2), place(3)))
+		d, err := tbl.Describe(background)
+		require.NoError(t, err)
+		spec := driver.FamilySpec{Name: d.Families[0], Layout: driver.LayoutOrdered, PrefixBytes: 16}
+		for _, column := range []int{1, 3} {
+			require.NoError(t, driver.DropIndex(background, db, spec, "s"+d.Columns[column].ID))
+		}
+		for _, repair := range []bool{false, true} {
+			var of []string
+			v, err := tbl.Verify(background, &store.VerifyOptions{Repair: repair, Grace: 1, Fault: func(f inspect.Fault) {
+				if f.Kind == inspect.FaultIndex {
+					require.Equal(t, repair, f.Repaired)
+					of = append(of, f.Column)
+				}
+			}})
+			require.NoError(t, err)
+			require.Equal(t, repair, v.Sound())
+			require.Equal(t, []string{"watt", "room"}, of)
+		}
+		v, err := tbl.Verify(background, nil)
+		require.NoError(t, err)
+		require.True(t, v.Sound(), "%v", v.Faults)
+		require.Len(t, collect(t, tbl, store.Query{Where: wattField.Between(-3, -1)}), 3)
+		require.Len(t, collect(t, tbl, store.Query{Where: roomField.Equal("r2")}), 1)
+	})
+}

@@ -38,7 +38,50 @@ func (v *Verifier) checkIndexes(ctx context.Context) error {
 			return err
 		}
 	}
+	if v.part == 0 {
+		if err := v.checkServed(ctx); err != nil {
+			return err
+		}
+	}
 	return v.readIndexes(ctx)
+}
+
+var errNoIndex = errors.New("the index of the database is gone: queries by the column fail")
+
+// checkServed looks for the indexes of the database and, with Repair, makes those again that are gone. What rows have in them is
+// compared with the rows.
+func (v *Verifier) checkServed(ctx context.Context) error {
+	var gone []*rowcodec.Column
+	look := func() (bool, error) {
+		gone = nil
+		for _, c := range v.table.Columns {
+			if !c.ServerIndex {
+				continue
+			}
+			of := driver.Range{AnyOrder: true, Limit: 1, Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, Index: &driver.IndexRange{Index: c.IndexName()}}
+			for _, err := range v.table.Data.Scan(ctx, of) {
+				if errors.Is(err, driver.ErrNoIndex) {
+					gone = append(gone, c)
+				} else if err != nil {
+					return false, err
+				}
+			}
+		}
+		return len(gone) > 0, nil
+	}
+	mend := func() (err error) {
+		for _, c := range gone {
+			if v.opts.Repair {
+				err = driver.AddIndex(ctx, v.of.Database().Driver, v.table.Spec, c.IndexName())
+			}
+			if err != nil {
+				return err
+			}
+			v.fault(inspect.Fault{Kind: inspect.FaultIndex, Column: c.Name, Err: errNoIndex, Repaired: v.opts.Repair})
+		}
+		return nil
+	}
+	return v.steady(ctx, look, mend)
 }
 
 // readIndexes reads the indexes that were not read yet.
