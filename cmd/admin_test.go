@@ -104,6 +104,38 @@ func TestInterruptedDeletion(t *testing.T) {
 	require.Contains(t, run("verify"), "sound\n")
 }
 
+// What is there after it was deleted, since a clock was ahead that wrote it, does not count as deleted.
+func TestDeletionsThatLose(t *testing.T) {
+	lose := false
+	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB {
+		return intercept.New(db, func(_ context.Context, op intercept.Op, c intercept.Call) error {
+			if lose && op.Method == "Apply" {
+				return c.Partly()
+			}
+			return c.Make(nil)
+		}, nil)
+	})
+	dir := t.TempDir()
+	key, schema, rows := filepath.Join(dir, "key"), filepath.Join(dir, "t.yaml"), filepath.Join(dir, "t.csv")
+	run := func(code exit.Code, args ...string) string {
+		t.Helper()
+		stdout.Reset()
+		stderr.Reset()
+		require.Equal(t, code, execute(e, append(args, "--store", "pebble:any", "--key", key)), stderr)
+		return stdout.String()
+	}
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	require.NoError(t, os.WriteFile(schema, []byte("table: t\nkey: [{name: id, type: int64, encryption: hashed}]\ncolumns: [{name: note, type: string, encryption: randomised}]\n"), 0o600))
+	require.NoError(t, os.WriteFile(rows, []byte("id,note\n1,a\n2,b\n3,c\n4,d\n"), 0o600))
+	run(exit.OK, "table", "create", schema)
+	run(exit.OK, "table", "insert", "t", "--input", rows)
+	lose = true
+	require.Equal(t, "t: 2 rows deleted; not finished, the same command deletes the rest\n", run(exit.Failed, "table", "delete", "t", "--all", "--yes"))
+	require.Contains(t, stderr.String(), "still there: 2 rows that another client has put meanwhile, or one whose clock is ahead")
+	lose = false
+	require.Equal(t, "t: 2 rows deleted\n", run(exit.OK, "table", "delete", "t", "--all", "--yes"))
+}
+
 // A drop that is interrupted says what is left, and so does the list of tables: by the id that is named there the rest is dropped.
 // What a table has that is there is not dropped so.
 func TestInterruptedDrop(t *testing.T) {

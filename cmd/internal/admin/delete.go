@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -38,6 +39,8 @@ them back. It may be stopped at any time; the same command deletes the rest.
 
 Readers and writers may go on. A row that another client writes after it was found is
 deleted, whatever it holds by then; one that satisfies the condition only later stays.
+On Cassandra, rows of a table without searched columns stay as well if a client whose clock
+is ahead has written them. The command says how many are there still, with exit code 1.
 
 ` + aboutWhere,
 		Example: `  rangecrypt table delete readings --dry-run --where 'time < 2020-01-01' \
@@ -119,11 +122,31 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 	return errors.Join(exit.Early(ctx, err), d.print(c, n, err == nil, line))
 }
 
+// kept returns how many of some rows are there after they were deleted. A table that has read the rows before it deletes them has
+// deleted them whatever the clocks say.
+func kept(ctx context.Context, tbl table, keys []store.Row) (n int, err error) {
+	single, is := tbl.(*store.Table)
+	searched := func(c store.Column) bool {
+		return c.Describe().Encryption == "ordered" || c.Describe().Encryption == "deterministic"
+	}
+	if !is || single.Schema().Conditional || slices.ContainsFunc(single.Schema().Columns, searched) {
+		return 0, nil
+	}
+	rows, err := single.GetBatch(ctx, keys)
+	for _, row := range rows {
+		if row != nil {
+			n++
+		}
+	}
+	return n, err
+}
+
 // delete deletes the rows, and returns how many. After an error, others may be deleted, too.
 func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl table, p store.Predicate, total int) (n int, err error) {
 	bar := c.Totals()
 	defer bar.End()
 	var keys []store.Row
+	left := 0
 	together := deletedTogether
 	if isPaged(tbl) {
 		together = pagedBatch
@@ -133,7 +156,9 @@ func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl table, p store.P
 		failed := (*store.BatchError)(nil)
 		switch {
 		case err == nil:
-			n += len(keys)
+			var some int
+			some, err = kept(ctx, tbl, keys)
+			n, left = n+len(keys)-some, left+some
 		case errors.As(err, &failed):
 			n += len(keys) - len(failed.Failed)
 		}
@@ -151,10 +176,14 @@ func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl table, p store.P
 			}
 		}
 	}
-	if len(keys) == 0 {
-		return n, nil
+	if len(keys) > 0 {
+		err = flush()
 	}
-	return n, flush()
+	if err == nil && left > 0 {
+		err = fmt.Errorf("still there: %s that another client has put meanwhile, or one whose clock is ahead: what that wrote can be deleted when the time has come",
+			show.Counted(left, "row"))
+	}
+	return n, err
 }
 
 func (d *deletion) print(c *cli.Call, rows int, complete bool, line string) error {
