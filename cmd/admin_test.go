@@ -134,6 +134,13 @@ func TestDeletionsThatLose(t *testing.T) {
 	require.Contains(t, stderr.String(), "still there: 2 rows that another client has put meanwhile, or one whose clock is ahead")
 	lose = false
 	require.Equal(t, "t: 2 rows deleted\n", run(exit.OK, "table", "delete", "t", "--all", "--yes"))
+
+	// Who is not asked has not counted the rows: no share of them is shown.
+	run(exit.OK, "table", "insert", "t", "--input", rows)
+	e.BarWidth = 100
+	run(exit.OK, "table", "delete", "t", "--all", "--yes")
+	require.Contains(t, stderr.String(), "deleting")
+	require.NotContains(t, stderr.String(), "%")
 }
 
 // A drop that is interrupted says what is left, and so does the list of tables: by the id that is named there the rest is dropped.

@@ -163,7 +163,7 @@ func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl table, p store.P
 			n += len(keys) - len(failed.Failed)
 		}
 		keys = keys[:0]
-		bar.At("deleting", n, max(total, n))
+		bar.At("deleting", n, total)
 		return err
 	}
 	for row, err := range tbl.Query(ctx, store.Query{Where: p, By: d.by, Columns: []string{}}) {
