@@ -103,7 +103,7 @@ func (db *DB) prepare(ctx context.Context) error {
 	return db.checkScope(ctx)
 }
 
-// checkLost returns an error if there are tables of families in the keyspace, although its directory is empty. It never is while there are any.
+// checkLost returns an error if there are tables of families in the keyspace, whose directory is never empty then.
 func (db *DB) checkLost(ctx context.Context) error {
 	i := db.system("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", db.keyspace).IterContext(ctx)
 	var name string
@@ -149,7 +149,8 @@ func (db *DB) checkScope(ctx context.Context) error {
 	format, scope, err := read()
 	if errors.Is(err, gocql.ErrNotFound) {
 		lost := db.checkLost(ctx)
-		if format, scope, err = read(); errors.Is(err, gocql.ErrNotFound) && lost != nil { // no other client has made the store meanwhile
+		names, _ := db.Families(ctx)
+		if format, scope, err = read(); errors.Is(err, gocql.ErrNotFound) && lost != nil && len(names) == 0 { // nobody has made the store meanwhile
 			return lost
 		}
 	}
