@@ -405,6 +405,9 @@ func TestCellsOfEarlierWrites(t *testing.T) {
 				leaveCells(t, tbl, rows[2], "d", "k")
 				_, err = tbl.Get(t.Context(), rows[1])
 				require.ErrorIs(t, err, ErrTorn)
+				if tbl.now().Meta.Copies() {
+					require.ErrorContains(t, tbl.Delete(t.Context(), rows[1]), "neither replaced nor deleted: 'rangecrypt verify --repair' mends it")
+				}
 
 				report, _ := verified(t, tbl, repairing)
 				require.True(t, report.Sound(), "%v", report)
