@@ -5,9 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
 // What a program writes is not trusted: it may be endless, or have the key in a place that is shown.
@@ -59,8 +60,8 @@ func parseAnswer(text []byte) ([]byte, error) {
 func remark(stderr []byte, secrets ...[]byte) string {
 	text, _, _ := strings.Cut(strings.TrimSpace(string(stderr)), "\n")
 	for _, secret := range secrets {
-		if hasPartOf(text, secret) {
-			return " (its message is not shown, since it has a part of the key)"
+		if fault.ShowsPart(text, secret) {
+			return " " + fault.NotShown
 		}
 	}
 	if text = printable(strings.TrimSpace(text)); text == "" {
@@ -83,52 +84,11 @@ func printable(text string) string {
 	}, text)
 }
 
-// telling is how many characters in a row a text and a secret have in common only if the text has a
-// part of the secret: of hexadecimal digits they are 32 bits.
-const telling = 8
-
-// hasPartOf reports whether a text has a part of a secret: as it is, in hexadecimal, in base64, or as a list of
-// numbers, whatever a tool puts between the digits.
-func hasPartOf(text string, secret []byte) bool {
-	only := func(text string, kept string) string {
-		return strings.Map(func(r rune) rune {
-			if '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || strings.ContainsRune(kept, r) {
-				return r
-			}
-			return -1
-		}, text)
-	}
-	digits := only(strings.NewReplacer("0x", "", `\x`, "").Replace(strings.ToLower(text)), "")
-	if sharesPart(text, string(secret)) || sharesPart(digits, hex.EncodeToString(secret)) {
-		return true
-	}
-	if sharesPart(strings.ReplaceAll(text, ",", ""), strings.Trim(fmt.Sprint(secret), "[]")) {
-		return true
-	}
-	for skip := range min(3, len(secret)) { // where base64 begins earlier than the secret
-		std := base64.RawStdEncoding.EncodeToString(secret[skip:])
-		url := base64.RawURLEncoding.EncodeToString(secret[skip:])
-		if sharesPart(only(text, "+/"), std) || sharesPart(only(text, "-_"), url) {
-			return true
-		}
-	}
-	return false
-}
-
-func sharesPart(text, form string) bool {
-	for i := 0; i+telling <= len(form); i++ {
-		if strings.Contains(text, form[i:i+telling]) {
-			return true
-		}
-	}
-	return false
-}
-
 // secretsIn returns what may be secrets in the output of a program that failed: its long words, and what they
 // stand for.
 func secretsIn(stdout []byte) (secrets [][]byte) {
 	for _, word := range bytes.Fields(stdout) {
-		if len(word) < 2*telling {
+		if len(word) < 2*fault.Telling {
 			continue
 		}
 		secrets = append(secrets, word)

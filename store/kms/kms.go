@@ -35,11 +35,14 @@ import (
 // Both methods must return soon once ctx is done, with its error: package store gives them the context
 // of its caller, and waits for them whatever that says. They must be safe for concurrent use. A request
 // needs a time limit of its own, since a context may have none.
+//
+// A service may clear what it is given, and use the memory of what it returns again: package store has copies. An
+// error that has a part of the key in its text is told by its kind alone.
 type KMS interface {
 	// Wrap encrypts and authenticates a key of 32 bytes under the newest master key. What it
 	// returns has at most [MaxWrapped] bytes and is stored as it is; it should name the master key,
 	// so that Unwrap finds the right one. Package store has it unwrapped at once, before it is stored:
-	// a service that gives back other bytes, or none, is refused.
+	// a service that gives back other bytes, or none, is refused. So is one whose answer has a part of the key in it.
 	Wrap(ctx context.Context, key []byte) (wrapped []byte, err error)
 
 	// Unwrap returns the key that was wrapped. Where that was done under a master key that the

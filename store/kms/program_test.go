@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
 // The tests start this binary as the program.
@@ -182,7 +183,7 @@ func keyFile(t testing.TB) string {
 func requireHidden(t *testing.T, err error, secrets ...[]byte) {
 	t.Helper()
 	for _, secret := range secrets {
-		require.False(t, hasPartOf(err.Error(), secret), "a part of a key is shown: %v", err)
+		require.False(t, fault.ShowsPart(err.Error(), secret), "a part of a key is shown: %v", err)
 	}
 	for _, r := range err.Error() {
 		require.True(t, strconv.IsPrint(r), "%q", err.Error())
@@ -196,7 +197,7 @@ func TestProgramWrapsAndUnwraps(t *testing.T) {
 	wrapped, err := p.Wrap(background, key)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(wrapped), MaxWrapped)
-	require.False(t, hasPartOf(string(wrapped), key))
+	require.False(t, fault.ShowsPart(string(wrapped), key))
 	got, err := p.Unwrap(background, wrapped)
 	require.NoError(t, err)
 	require.Equal(t, key, got)
@@ -523,7 +524,7 @@ func FuzzRemark(f *testing.F) {
 			}
 			shown := remark([]byte(text[:where]+form+text[where:]), secret)
 			require.LessOrEqual(t, len([]rune(shown)), mostShown+5)
-			require.False(t, hasPartOf(shown, secret), "%q", shown)
+			require.False(t, fault.ShowsPart(shown, secret), "%q", shown)
 			for _, r := range shown {
 				require.True(t, strconv.IsPrint(r), "%q", shown)
 			}

@@ -194,7 +194,7 @@ func openExisting(ctx context.Context, family driver.Family, first driver.Cell, 
 	if err != nil {
 		return nil, err
 	}
-	key, err := unwrapKey(ctx, service, wrapped)
+	key, err := unwrapKey(ctx, service, wrapped, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (c *Catalogue) mayRotate(ctx context.Context, wrapped []byte, to kms.KMS) e
 		return nil
 	}
 	for _, service := range []kms.KMS{c.master, to} {
-		key, err := unwrapKey(ctx, service, wrapped)
+		key, err := unwrapKey(ctx, service, wrapped, c.Key.Secret())
 		if err == nil && key.Equal(c.Key) {
 			return nil
 		}
@@ -90,16 +90,20 @@ func (w wrongKey) Error() string {
 
 func (w wrongKey) Unwrap() []error { return []error{fault.ErrWrongKey, w.err} }
 
-// wrapKey returns a key as the service wraps it, which it must be able to undo.
+// wrapKey returns a key as the service wraps it, which it must be able to undo. A service gets copies, and what it
+// returns is copied: it may clear the ones, and use the memory of the others again.
 func wrapKey(ctx context.Context, service kms.KMS, key ope.Key) ([]byte, error) {
 	wrapped, err := service.Wrap(ctx, key.Secret())
-	if err != nil {
-		return nil, fmt.Errorf("wrap the database key: %w", kmsError(ctx, err))
-	}
-	if len(wrapped) == 0 || len(wrapped) > kms.MaxWrapped {
+	wrapped = slices.Clone(wrapped)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("wrap the database key: %w", fault.Untold(kmsError(ctx, err), key.Secret()))
+	case len(wrapped) == 0 || len(wrapped) > kms.MaxWrapped:
 		return nil, fmt.Errorf("the wrapped database key has %d bytes, need 1 to %d", len(wrapped), kms.MaxWrapped)
+	case fault.ShowsKey(wrapped, key.Secret()):
+		return nil, errors.New("wrap the database key: the key management service does not encrypt: it answers with the key itself, which is not wrapped")
 	}
-	again, err := unwrapKey(ctx, service, wrapped)
+	again, err := unwrapKey(ctx, service, wrapped, key.Secret())
 	if err == nil && !again.Equal(key) {
 		err = errors.New("it gives back another key")
 	}
@@ -116,10 +120,10 @@ func isAny(err error, kinds ...error) bool {
 	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }
 
-// unwrapKey undoes wrapKey.
-func unwrapKey(ctx context.Context, service kms.KMS, wrapped []byte) (ope.Key, error) {
-	secret, err := service.Unwrap(ctx, wrapped)
-	switch err = kmsError(ctx, err); {
+// unwrapKey undoes wrapKey. An error does not show the key that it may be, which is nil where none is known.
+func unwrapKey(ctx context.Context, service kms.KMS, wrapped, known []byte) (ope.Key, error) {
+	secret, err := service.Unwrap(ctx, slices.Clone(wrapped))
+	switch err = fault.Untold(fault.Untold(kmsError(ctx, err), known), secret); {
 	case errors.Is(err, fault.ErrWrongKey):
 		return ope.Key{}, err
 	case err != nil:
