@@ -108,7 +108,7 @@ func (f *family) cellsOf(r *pb.GetResponse, stamps bool) ([]driver.Cell, error) 
 			continue
 		}
 		if !wire.Known(c.Qualifier, c.Value) {
-			return nil, wire.ErrFormat
+			return nil, wire.Unknown(c.Qualifier, c.GetTimestamp())
 		}
 		cells[i] = driver.Cell{Qualifier: c.Qualifier[1:], Value: c.Value[1:]}
 		if stamps {

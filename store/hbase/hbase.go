@@ -327,6 +327,9 @@ func (m *master) create(ctx context.Context, spec driver.FamilySpec) error {
 	return err
 }
 
+// normal has attributes of a column family with the values without which reads return something else.
+var normal = map[string]string{"VERSIONS": "1", "TTL": "2147483647", "MIN_VERSIONS": "0", "KEEP_DELETED_CELLS": "FALSE", "NEW_VERSION_BEHAVIOR": "FALSE"}
+
 // verify compares a table with what a family needs.
 func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 	name := d.namespace + ":" + spec.Name
@@ -340,16 +343,18 @@ func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 	case found != want:
 		return fmt.Errorf("hbase: %w: table %s has layout %q, not %q", driver.ErrLayout, name, found, want)
 	}
+	if d := attribute(t, "DURABILITY"); d == "SKIP_WAL" || d == "ASYNC_WAL" {
+		return fmt.Errorf("hbase: %w: table %s was altered to DURABILITY=%s, so that acknowledged writes are lost with a server; in the shell of HBase, alter it to DURABILITY => 'USE_DEFAULT'", driver.ErrLayout, name, d)
+	}
 	for _, cf := range t.GetColumnFamilies() {
 		if string(cf.GetName()) != wire.ColumnFamily {
 			continue
 		}
 		for _, a := range cf.GetAttributes() {
 			k, v := string(a.GetFirst()), string(a.GetSecond())
-			if k == "VERSIONS" && v != "1" || k == "TTL" && v != "2147483647" || k == "MIN_VERSIONS" && v != "0" ||
-				k == "KEEP_DELETED_CELLS" && !strings.EqualFold(v, "false") || k == "NEW_VERSION_BEHAVIOR" && !strings.EqualFold(v, "false") {
-				return fmt.Errorf("hbase: %w: column family %s of table %s was altered to %s=%s, which changes what reads return",
-					driver.ErrLayout, wire.ColumnFamily, name, k, v)
+			if want := normal[k]; want != "" && !strings.EqualFold(v, want) {
+				return fmt.Errorf("hbase: %w: column family %s of table %s was altered to %s=%s, which changes what reads return; in the shell of HBase, alter it to %[4]s => '%[6]s'",
+					driver.ErrLayout, wire.ColumnFamily, name, k, v, want)
 			}
 		}
 		return nil

@@ -462,8 +462,10 @@ func TestLayout(t *testing.T) {
 		require.NoError(t, err)
 		_, err = f.Get(t.Context(), []byte("a"), driver.Slice{})
 		require.ErrorIs(t, err, driver.ErrLayout)
+		require.ErrorContains(t, err, "TIMERANGE => [")
 		for _, err := range f.Scan(t.Context(), driver.Range{}) {
 			require.ErrorIs(t, err, driver.ErrLayout)
+			require.ErrorContains(t, err, "TIMERANGE => [")
 		}
 	})
 	t.Run("created by ten at a time", func(t *testing.T) {

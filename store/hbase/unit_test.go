@@ -377,3 +377,40 @@ func TestConditionsThatOldServersOverlook(t *testing.T) {
 	require.Len(t, s.multis, 1)
 	require.Len(t, s.multis[0].RegionAction, len(mutations))
 }
+
+// A table that somebody has altered so that it loses rows, or shows others, is refused, and the error says how it is set back.
+func TestAlteredTables(t *testing.T) {
+	d := &DB{namespace: "n"}
+	spec := driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered}
+	schema := func(of, family []string) *pb.TableSchema {
+		return &pb.TableSchema{
+			Attributes:     pairs(append([]string{layoutAttribute, layout(spec)}, of...)...),
+			ColumnFamilies: []*pb.ColumnFamilySchema{{Name: []byte("c"), Attributes: pairs(family...)}},
+		}
+	}
+	for _, c := range []struct{ name, value, back string }{
+		{"DURABILITY", "SKIP_WAL", "DURABILITY => 'USE_DEFAULT'"},
+		{"DURABILITY", "ASYNC_WAL", "DURABILITY => 'USE_DEFAULT'"},
+	} {
+		err := d.verify(schema([]string{c.name, c.value}, nil), spec)
+		require.ErrorIs(t, err, driver.ErrLayout)
+		require.ErrorContains(t, err, "table n:f was altered to "+c.name+"="+c.value)
+		require.ErrorContains(t, err, c.back)
+	}
+	for _, c := range []struct{ name, value, back string }{
+		{"VERSIONS", "5", "VERSIONS => '1'"},
+		{"TTL", "60", "TTL => '2147483647'"},
+		{"MIN_VERSIONS", "1", "MIN_VERSIONS => '0'"},
+		{"KEEP_DELETED_CELLS", "TTL", "KEEP_DELETED_CELLS => 'FALSE'"},
+		{"NEW_VERSION_BEHAVIOR", "true", "NEW_VERSION_BEHAVIOR => 'FALSE'"},
+	} {
+		err := d.verify(schema(nil, []string{c.name, c.value}), spec)
+		require.ErrorIs(t, err, driver.ErrLayout)
+		require.ErrorContains(t, err, "table n:f was altered to "+c.name+"="+c.value)
+		require.ErrorContains(t, err, c.back)
+	}
+	for _, durability := range []string{"USE_DEFAULT", "SYNC_WAL", "FSYNC_WAL"} {
+		require.NoError(t, d.verify(schema([]string{"DURABILITY", durability, "READONLY", "true"}, []string{
+			"VERSIONS", "1", "KEEP_DELETED_CELLS", "false", "COMPRESSION", "GZ", "BLOOMFILTER", "NONE", "TTL", "2147483647"}), spec))
+	}
+}

@@ -60,6 +60,12 @@ var (
 	ErrFormat = fmt.Errorf("%w: a cell has none of the formats that this version knows", driver.ErrLayout)
 )
 
+// Unknown returns [ErrFormat] of a cell, and says how an operator finds it: by its time in milliseconds, since row keys stay out of errors.
+func Unknown(qualifier []byte, time uint64) error {
+	return fmt.Errorf("%w: column %q, timestamp %d; if no newer version has written it, somebody else has: "+
+		"find it in the shell of HBase, by a scan with TIMERANGE => [%[3]d, %[4]d], and delete it", ErrFormat, ColumnFamily+":"+string(qualifier), time, time+1)
+}
+
 // nextCell takes the first cell, of size bytes, out of b.
 func nextCell(b []byte) (row, family, qualifier, value []byte, time uint64, size int, err error) {
 	if len(b) < 14 {
@@ -97,12 +103,12 @@ func DecodeRow(b []byte, n int, stamps bool) (key []byte, cells []driver.Cell, r
 	size := 0
 	var unknown error
 	for range n {
-		row, _, qualifier, value, _, k, err := nextCell(b[read:])
+		row, _, qualifier, value, time, k, err := nextCell(b[read:])
 		switch {
 		case err != nil:
 			return nil, nil, 0, err
 		case !Known(qualifier, value):
-			unknown = ErrFormat
+			unknown = Unknown(qualifier, time)
 		}
 		if read == 0 {
 			size = len(row)

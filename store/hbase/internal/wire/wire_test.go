@@ -40,6 +40,20 @@ func TestCellsRoundTrip(t *testing.T) {
 	})
 }
 
+// The error of a cell that somebody has put by hand says how it is found, and shows neither its row key nor its value.
+func TestCellOfNoFormat(t *testing.T) {
+	row := AppendCell(nil, []byte("row"), QualifierHeader, []byte("q"), 1, TypePut, ValueHeader, []byte("v"))
+	row = AppendCell(row, []byte("row"), "", []byte("z\xff"), 1795960544117, TypePut, ValueHeader, []byte("value"))
+	_, cells, read, err := DecodeRow(row, 2, false)
+	require.Nil(t, cells)
+	require.Len(t, row, read)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.ErrorContains(t, err, `column "c:z\xff"`)
+	require.ErrorContains(t, err, "TIMERANGE => [1795960544117, 1795960544118]")
+	require.NotContains(t, err.Error(), "row")
+	require.NotContains(t, err.Error(), "value")
+}
+
 func FuzzDecodeRow(f *testing.F) {
 	f.Add(AppendCell(nil, []byte("row"), QualifierHeader, []byte("q"), Latest, TypePut, ValueHeader, []byte("v")), 1)
 	f.Fuzz(func(t *testing.T, b []byte, n int) {
