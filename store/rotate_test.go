@@ -324,11 +324,11 @@ func TestRotationToAServiceThatFails(t *testing.T) {
 	good := kms.NewLocal(keys["new"])
 	for name, to := range map[string]service{
 		"does not wrap":          {wrap: func([]byte) ([]byte, error) { return nil, down }},
-		"does not unwrap":        {wrap: whole, unwrap: func([]byte) ([]byte, error) { return nil, down }},
-		"unwraps another":        {wrap: whole, unwrap: func([]byte) ([]byte, error) { return make([]byte, ope.KeySize), nil }},
-		"unwraps a part":         {wrap: whole, unwrap: func(b []byte) ([]byte, error) { return b[:16], nil }},
-		"wraps to nothing":       {wrap: func([]byte) ([]byte, error) { return nil, nil }, unwrap: whole},
-		"wraps to more than fit": {wrap: func([]byte) ([]byte, error) { return make([]byte, 1<<20), nil }, unwrap: whole},
+		"does not unwrap":        {wrap: masked, unwrap: func([]byte) ([]byte, error) { return nil, down }},
+		"unwraps another":        {wrap: masked, unwrap: func([]byte) ([]byte, error) { return make([]byte, ope.KeySize), nil }},
+		"unwraps a part":         {wrap: masked, unwrap: func(b []byte) ([]byte, error) { return b[:16], nil }},
+		"wraps to nothing":       {wrap: func([]byte) ([]byte, error) { return nil, nil }, unwrap: masked},
+		"wraps to more than fit": {wrap: func([]byte) ([]byte, error) { return make([]byte, 1<<20), nil }, unwrap: masked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := st.RotateMaster(background, to)
@@ -358,7 +358,14 @@ type service struct {
 func (s service) Wrap(_ context.Context, key []byte) ([]byte, error)   { return s.wrap(key) }
 func (s service) Unwrap(_ context.Context, key []byte) ([]byte, error) { return s.unwrap(key) }
 
-func whole(b []byte) ([]byte, error) { return bytes.Clone(b), nil }
+// masked is its own inverse.
+func masked(b []byte) ([]byte, error) {
+	b = bytes.Clone(b)
+	for i := range b {
+		b[i] ^= 0xa5
+	}
+	return b, nil
+}
 
 // A passphrase opens what a key did, and the other way round; each tells what is wanted.
 func TestRotationBetweenKeyAndPassphrase(t *testing.T) {
