@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -576,4 +577,70 @@ func (l *lockedBuffer) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.b.Reset()
+}
+
+// A call that is refused before it reads or writes is observed as any other that fails: one of a struct that does not fit
+// any more, which somebody's change of the schema does to all calls of a program, or of a table whose tenant is not named.
+func TestRefusedCallsAreObserved(t *testing.T) {
+	type thing struct {
+		ID int64 `rangecrypt:"id,key=1,hashed"`
+		C  int64 `rangecrypt:"c"`
+	}
+	ctx, watch := context.Background(), newTelemetry()
+	st, err := Open(ctx, drivertest.NewMemory(), kms.NewLocal(testMaster), watch.options())
+	require.NoError(t, err)
+	schema := Must(SchemaOf[thing]("t"))
+	schema.Conditional = true
+	Must(st.Create(ctx, schema))
+	of := Must(For[thing](ctx, st, "t"))
+	calls := func(of *TableOf[thing], x *thing) map[string][]func() error {
+		first := func(q Query) error {
+			for _, err := range of.Query(ctx, q) {
+				return err
+			}
+			return nil
+		}
+		return map[string][]func() error{
+			"put":    {func() error { return of.Put(ctx, x) }},
+			"insert": {func() error { return of.Insert(ctx, x) }},
+			"get": {
+				func() error { _, err := of.Get(ctx, x); return err },
+				func() error { _, err := of.GetBatch(ctx, x); return err },
+			},
+			"delete":    {func() error { return of.Delete(ctx, x) }},
+			"update":    {func() error { return of.Update(ctx, x) }},
+			"upsert":    {func() error { return of.Upsert(ctx, x) }},
+			"update if": {func() error { return of.UpdateIf(ctx, x, x) }},
+			"increment": {func() error { return of.Increment(ctx, x, "c", 1) }},
+			"query":     {func() error { return first(Query{}) }},
+			"page":      {func() error { _, _, err := of.Page(ctx, Query{Limit: 1}); return err }},
+		}
+	}
+	observed := func(level string, kind error, calls map[string][]func() error, names ...string) {
+		t.Helper()
+		for name, all := range calls {
+			if len(names) > 0 && !slices.Contains(names, name) {
+				continue
+			}
+			for _, call := range all {
+				watch.log.Reset()
+				require.ErrorIs(t, call(), kind, name)
+				lines := strings.Split(strings.TrimSpace(watch.log.String()), "\n")
+				require.Len(t, lines, 1, "%s: %s", name, lines)
+				if strings.Contains(name, " ") {
+					name = strconv.Quote(name)
+				}
+				require.Contains(t, lines[0], "level="+level+" msg=\"an operation failed\" operation="+name+" ", name)
+			}
+		}
+	}
+	noTenant := schema
+	noTenant.Name, noTenant.Tenants = "of tenants", true
+	observed("DEBUG", ErrTenant, calls(&TableOf[thing]{Must(st.Create(ctx, noTenant)), of.fit.Other()}, &thing{}))
+	observed("DEBUG", ErrColumn, calls(of, nil), "put", "insert", "get", "delete", "update", "upsert", "update if", "increment")
+	require.NoError(t, of.Table().Upsert(ctx, Row{"id": 0}))
+	observed("DEBUG", ErrNull, calls(of, &thing{}), "get", "query", "page")
+	require.NoError(t, st.Alter(ctx, "t", RenameColumn("c", "d")))
+	observed("WARN", ErrSchemaChanged, calls(of, &thing{}))
+	require.Contains(t, watch.metricsText(t), "rangecrypt.operation.duration{error.type=store.ErrColumn,rangecrypt.operation=query} 1\n")
 }

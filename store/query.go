@@ -119,7 +119,7 @@ func (r reader[R]) query(ctx context.Context, tbl *Table) iter.Seq2[R, error] {
 		var none R
 		t, of, err := r.use(ctx)
 		if err != nil {
-			yield(none, err)
+			yield(none, tbl.open().Refused(ctx, "query", err))
 			return
 		}
 		n := 0
@@ -147,7 +147,7 @@ func (r reader[R]) query(ctx context.Context, tbl *Table) iter.Seq2[R, error] {
 func (r reader[R]) page(ctx context.Context, tbl *Table) (rows []R, next string, err error) {
 	t, of, err := r.use(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, "", tbl.open().Refused(ctx, "page", err)
 	}
 	ctx, end := tbl.open().Operation(ctx, "page")
 	defer func() { end(len(rows), err) }()

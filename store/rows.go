@@ -24,7 +24,7 @@ type Row = map[string]any
 func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Row, err error) {
 	t, err := tbl.open().Use()
 	if err != nil {
-		return nil, err
+		return nil, tbl.open().Refused(ctx, "get", err)
 	}
 	ctx, end := tbl.open().Operation(ctx, "get")
 	defer func() { end(min(1, len(found)), err) }() // a row has key parts
@@ -73,7 +73,7 @@ func (tbl *Table) Update(ctx context.Context, rows ...Row) error {
 func (tbl *Table) call(ctx context.Context, name, doing string, n int, do func(context.Context, *engine.Engine) error) error {
 	t, err := tbl.open().Use()
 	if err != nil {
-		return err
+		return tbl.open().Refused(ctx, name, err)
 	}
 	return tbl.pass(ctx, name, doing, func(ctx context.Context) (int, error) {
 		err := do(ctx, t)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
@@ -97,7 +98,7 @@ func For[T any](ctx context.Context, st *Store, name string, options ...ForOptio
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("store: table %q: %w", name, err)
+		return nil, tbl.open().Refused(ctx, "open table", fmt.Errorf("store: table %q: %w", name, err))
 	}
 	return of, nil
 }
@@ -165,8 +166,7 @@ func (of *TableOf[T]) Tenant(ctx context.Context, name string) (*TableOf[T], err
 	return &TableOf[T]{tbl, of.fit.Other()}, nil
 }
 
-// Expiring returns the table such that rows which are put through it live so long, see [Table.Expiring]. No field says when
-// a row expires.
+// Expiring returns the table such that rows which are put through it live so long, see [Table.Expiring]. No field says when a row expires.
 func (of *TableOf[T]) Expiring(ttl time.Duration) *TableOf[T] {
 	return &TableOf[T]{of.table.Expiring(ttl), of.fit}
 }
@@ -188,7 +188,7 @@ func (of *TableOf[T]) Insert(ctx context.Context, rows ...*T) (err error) {
 func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, insert bool) (err error) {
 	t, b, err := of.use(ctx)
 	if err != nil {
-		return err
+		return of.table.open().Refused(ctx, do, err)
 	}
 	ctx, end := of.table.open().Operation(ctx, do)
 	defer func() { end(written(len(rows), err), err) }()
@@ -242,44 +242,44 @@ func (of *TableOf[T]) Get(ctx context.Context, key *T) (*T, error) {
 }
 
 // GetBatch returns the rows that have the key parts of keys, in the order of these. A row that does not exist is nil.
-func (of *TableOf[T]) GetBatch(ctx context.Context, keys ...*T) ([]*T, error) {
-	_, b, err := of.use(ctx)
+func (of *TableOf[T]) GetBatch(ctx context.Context, keys ...*T) (rows []*T, err error) {
+	t, b, err := of.use(ctx)
+	if err != nil {
+		return nil, of.table.open().Refused(ctx, "get", err)
+	}
+	named, err := of.rows(ctx, "get", keys, []string{})
 	if err != nil {
 		return nil, err
 	}
-	named, err := of.rows(ctx, keys, []string{})
-	if err != nil {
-		return nil, err
-	}
-	found, err := of.table.GetBatch(ctx, named, b.Columns...)
+	err = of.table.pass(ctx, "get", "get from", func(ctx context.Context) (found int, err error) {
+		values, err := bykey.GetRows(ctx, t, named, b.Columns)
+		rows = make([]*T, len(values))
+		for i := 0; err == nil && i < len(values); i++ {
+			if values[i] != nil {
+				rows[i], found = new(T), found+1
+				err = b.FillRow(reflect.ValueOf(rows[i]).Elem(), values[i], nil, ErrNull)
+			}
+		}
+		return found, err
+	})
 	if err != nil {
 		return nil, of.explained(err)
-	}
-	rows := make([]*T, len(found))
-	for i, values := range found {
-		if values == nil {
-			continue
-		}
-		rows[i] = new(T)
-		if err := b.FillRow(reflect.ValueOf(rows[i]).Elem(), values, nil, ErrNull); err != nil {
-			return nil, of.explained(fmt.Errorf("store: get from %q: %w", of.table.open().Now().Meta.Name, err))
-		}
 	}
 	return rows, nil
 }
 
 // rows returns structs as rows of key parts and the columns that are asked for; nil asks for all that have a field.
-func (of *TableOf[T]) rows(ctx context.Context, from []*T, columns []string) ([]Row, error) {
-	return of.each(ctx, from, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
+func (of *TableOf[T]) rows(ctx context.Context, do string, from []*T, columns []string) ([]Row, error) {
+	return of.each(ctx, do, from, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
 		return b.Row(t, row, columns)
 	})
 }
 
-// each returns what a function makes of structs.
-func (of *TableOf[T]) each(ctx context.Context, from []*T, read func(*rowcodec.View, *structs.Binding, reflect.Value) (Row, error)) ([]Row, error) {
+// each returns what a function makes of structs, for an operation that is observed if it ends here.
+func (of *TableOf[T]) each(ctx context.Context, do string, from []*T, read func(*rowcodec.View, *structs.Binding, reflect.Value) (Row, error)) ([]Row, error) {
 	t, b, err := of.use(ctx)
 	if err != nil {
-		return nil, err
+		return nil, of.table.open().Refused(ctx, do, err)
 	}
 	rows := make([]Row, len(from))
 	for i, s := range from {
@@ -288,7 +288,7 @@ func (of *TableOf[T]) each(ctx context.Context, from []*T, read func(*rowcodec.V
 			rows[i], err = read(t.View, b, row)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("store: table %q: %w", t.Meta.Name, &RowError{Index: i, Err: err})
+			return nil, of.table.open().Refused(ctx, do, fmt.Errorf("store: table %q: %w", t.Meta.Name, &RowError{Index: i, Err: err}))
 		}
 	}
 	return rows, nil
@@ -296,7 +296,7 @@ func (of *TableOf[T]) each(ctx context.Context, from []*T, read func(*rowcodec.V
 
 // Delete removes the rows that have the key parts of keys, as [Table.Delete] does.
 func (of *TableOf[T]) Delete(ctx context.Context, keys ...*T) error {
-	rows, err := of.rows(ctx, keys, []string{})
+	rows, err := of.rows(ctx, "delete", keys, []string{})
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (of *TableOf[T]) Delete(ctx context.Context, keys ...*T) error {
 // Update changes columns of a row that exists, as [Table.Update] does: the named ones or, where none is named, all that
 // have a field. The table must have [Schema.Conditional].
 func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) error {
-	rows, err := of.rows(ctx, []*T{row}, columns)
+	rows, err := of.rows(ctx, "update", []*T{row}, columns)
 	if err != nil {
 		return err
 	}
@@ -316,7 +316,7 @@ func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) err
 // Upsert changes columns of a row, or makes the row, as [Table.Upsert] does: the named columns or, where none is named, all
 // that have a field.
 func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) error {
-	rows, err := of.rows(ctx, []*T{row}, columns)
+	rows, err := of.rows(ctx, "upsert", []*T{row}, columns)
 	if err != nil {
 		return err
 	}
@@ -327,11 +327,11 @@ func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) err
 // has: otherwise the error is [ErrConflict], and the row stays. The key parts of has are not looked at. It is else as
 // [Table.UpdateIf], which can also change other columns than it compares.
 func (of *TableOf[T]) UpdateIf(ctx context.Context, row, has *T, columns ...string) error {
-	rows, err := of.rows(ctx, []*T{row}, columns)
+	rows, err := of.rows(ctx, "update if", []*T{row}, columns)
 	if err != nil {
 		return err
 	}
-	were, err := of.each(ctx, []*T{has}, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
+	were, err := of.each(ctx, "update if", []*T{has}, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
 		return b.Values(t, row, columns)
 	})
 	if err != nil {
@@ -344,7 +344,7 @@ func (of *TableOf[T]) UpdateIf(ctx context.Context, row, has *T, columns ...stri
 // field of row has the sum then; no other field is looked at.
 func (of *TableOf[T]) Increment(ctx context.Context, row *T, column string, by int64) error {
 	var field func(sum any) error
-	keys, err := of.each(ctx, []*T{row}, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
+	keys, err := of.each(ctx, "increment", []*T{row}, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
 		field = func(sum any) error { return b.Set(t, row, column, sum) }
 		if err := b.Mapped(t, column); err != nil {
 			return nil, err

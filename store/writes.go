@@ -13,7 +13,7 @@ import (
 func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (rows []Row, err error) {
 	t, err := tbl.open().Use()
 	if err != nil {
-		return nil, err
+		return nil, tbl.open().Refused(ctx, "get", err)
 	}
 	if len(columns) == 0 {
 		columns = nil

@@ -162,7 +162,7 @@ func (t *Table) Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, e
 	return func(yield func(store.Row, error) bool) {
 		e, err := t.pages.Use()
 		if err != nil {
-			yield(nil, fault.Prefixed(err))
+			yield(nil, t.pages.Refused(ctx, "query", fault.Prefixed(err)))
 			return
 		}
 		n := 0
@@ -252,7 +252,7 @@ func (t *Table) Stats() Stats {
 func (t *Table) call(ctx context.Context, name, doing string, n int, do func(context.Context, *engine.Engine) error) error {
 	e, err := t.pages.Use()
 	if err != nil {
-		return fault.Prefixed(err)
+		return t.pages.Refused(ctx, name, fault.Prefixed(err))
 	}
 	ctx, end := t.pages.Operation(ctx, name)
 	if err = do(ctx, e); err != nil {

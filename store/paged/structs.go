@@ -63,7 +63,7 @@ func (of *TableOf[T]) Table() *Table { return of.table }
 // Put writes rows, each as a whole, as [Table.Put] does. A tie-breaker that is zero is drawn, and the struct has it then, so that the
 // same Put again writes the same row.
 func (of *TableOf[T]) Put(ctx context.Context, rows ...*T) error {
-	values, err := of.rows(ctx, rows, nil, true)
+	values, err := of.rows(ctx, "put", rows, nil, true)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (of *TableOf[T]) Put(ctx context.Context, rows ...*T) error {
 
 // Update changes columns of a row that exists, as [Table.Update] does: the named ones or, where none is named, all that have a field.
 func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) error {
-	values, err := of.rows(ctx, []*T{row}, columns, false)
+	values, err := of.rows(ctx, "update", []*T{row}, columns, false)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) err
 
 // Delete removes the rows that have the key parts of keys, as [Table.Delete] does.
 func (of *TableOf[T]) Delete(ctx context.Context, keys ...*T) error {
-	values, err := of.rows(ctx, keys, []string{}, false)
+	values, err := of.rows(ctx, "delete", keys, []string{}, false)
 	if err != nil {
 		return err
 	}
@@ -91,13 +91,13 @@ func (of *TableOf[T]) Delete(ctx context.Context, keys ...*T) error {
 // Get returns the row that has the key parts of key, whose other fields are not looked at. A row that does not exist is
 // [store.ErrNoRow]; [Table.Get] returns nil, and no error.
 func (of *TableOf[T]) Get(ctx context.Context, key *T) (*T, error) {
-	keys, err := of.rows(ctx, []*T{key}, []string{}, false)
+	keys, err := of.rows(ctx, "get", []*T{key}, []string{}, false)
 	if err != nil {
 		return nil, err
 	}
 	_, b, err := of.use(ctx)
 	if err != nil {
-		return nil, err
+		return nil, of.table.pages.Refused(ctx, "get", err)
 	}
 	values, err := of.table.Get(ctx, keys[0], b.Columns...)
 	if err != nil {
@@ -115,7 +115,7 @@ func (of *TableOf[T]) Query(ctx context.Context, q store.Query) iter.Seq2[*T, er
 	return func(yield func(*T, error) bool) {
 		e, b, err := of.use(ctx)
 		if err != nil {
-			yield(nil, err)
+			yield(nil, of.table.pages.Refused(ctx, "query", err))
 			return
 		}
 		if q.Columns == nil {
@@ -161,9 +161,18 @@ func (of *TableOf[T]) use(ctx context.Context) (e *engine.Engine, b *structs.Bin
 	return e, b, nil
 }
 
-// rows returns structs as rows of key parts and the columns that are asked for; nil asks for all that have a field. Those of a
+// rows returns structs as rows, for an operation that is observed if it ends here.
+func (of *TableOf[T]) rows(ctx context.Context, do string, from []*T, columns []string, whole bool) ([]store.Row, error) {
+	rows, err := of.named(ctx, from, columns, whole)
+	if err != nil {
+		return nil, of.table.pages.Refused(ctx, do, err)
+	}
+	return rows, nil
+}
+
+// named returns structs as rows of key parts and the columns that are asked for; nil asks for all that have a field. Those of a
 // whole get tie-breakers.
-func (of *TableOf[T]) rows(ctx context.Context, from []*T, columns []string, whole bool) ([]store.Row, error) {
+func (of *TableOf[T]) named(ctx context.Context, from []*T, columns []string, whole bool) ([]store.Row, error) {
 	e, b, err := of.use(ctx)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,12 @@
 package paged_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,4 +173,35 @@ func TestQueriesEndWithTheirContext(t *testing.T) {
 	}
 	require.ErrorIs(t, last, context.Canceled)
 	require.Equal(t, 3, n)
+}
+
+// A call that is refused before it reads or writes is observed as any other that fails.
+func TestRefusedCallsAreObserved(t *testing.T) {
+	ctx := t.Context()
+	var lines bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), &store.Options{Logger: logger})
+	require.NoError(t, err)
+	_, err = paged.Create(ctx, st, store.Must(store.SchemaOf[sample]("t")), 4)
+	require.NoError(t, err)
+	of := store.Must(paged.For[sample](ctx, st, "t"))
+	require.NoError(t, st.Alter(ctx, "t", store.RenameColumn("note", "remark")))
+	x := &sample{Who: "w"}
+	for name, call := range map[string]func() error{
+		"put":    func() error { return of.Put(ctx, x) },
+		"update": func() error { return of.Update(ctx, x) },
+		"delete": func() error { return of.Delete(ctx, x) },
+		"get":    func() error { _, err := of.Get(ctx, x); return err },
+		"query": func() error {
+			for _, err := range of.Query(ctx, store.Query{}) {
+				return err
+			}
+			return nil
+		},
+	} {
+		lines.Reset()
+		require.ErrorIs(t, call(), store.ErrSchemaChanged, name)
+		require.Equal(t, 1, strings.Count(lines.String(), "\n"), "%s: %s", name, &lines)
+		require.Contains(t, lines.String(), "level=WARN msg=\"an operation failed\" operation="+name+" ")
+	}
 }

@@ -19,8 +19,9 @@ var callersMistakes = []error{
 	ope.ErrDomain, driver.ErrTooLarge, driver.ErrOverlap, driver.ErrRange,
 }
 
+// A struct that fits no more since somebody changed the schema is none.
 func isMistake(err error) bool {
-	return slices.ContainsFunc(callersMistakes, func(mistake error) bool { return errors.Is(err, mistake) })
+	return !errors.Is(err, fault.ErrSchemaChanged) && slices.ContainsFunc(callersMistakes, func(mistake error) bool { return errors.Is(err, mistake) })
 }
 
 // ErrorNames are the values of the attribute error.type. If an error is several of these, the first one counts.

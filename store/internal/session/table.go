@@ -282,3 +282,10 @@ func (tbl *Table) progressCell() []byte { return catalogue.ProgressOf(tbl.id, tb
 func (tbl *Table) Operation(ctx context.Context, name string) (context.Context, func(rows int, err error)) {
 	return tbl.db.Observer.Operation(ctx, name, tbl.Now().Family())
 }
+
+// Refused observes a call that ends before its operation begins, and returns its error.
+func (tbl *Table) Refused(ctx context.Context, name string, err error) error {
+	_, end := tbl.Operation(ctx, name)
+	end(0, err)
+	return err
+}
