@@ -21,7 +21,7 @@ func TestLostFamily(t *testing.T) {
 	for _, prefix := range []string{"t", "x"} { // rows, index entries
 		db := drivertest.NewMemory()
 		st := open(t, db)
-		_, err := st.Create(background, store.Schema{
+		live, err := st.Create(background, store.Schema{
 			Name: "t", Key: []store.KeyPart{store.OrderedPart("k", store.Int64, store.MOPE)},
 			Columns: []store.Column{store.OrderedColumn("v", store.Int64, store.MOPE)},
 		})
@@ -33,6 +33,9 @@ func TestLostFamily(t *testing.T) {
 				require.NoError(t, db.Drop(background, name))
 			}
 		}
+		_, err = live.Count(background, store.Field[int64]("v").Equal(1))
+		require.ErrorIs(t, err, store.ErrNoTable)
+		require.ErrorContains(t, err, "or the database has lost a part of it; open it again to see which")
 		_, err = open(t, db).Table(background, "t")
 		require.ErrorIs(t, err, store.ErrTampered)
 		require.ErrorIs(t, err, driver.ErrNoFamily)
@@ -55,10 +58,15 @@ func TestLostCatalogue(t *testing.T) {
 		for name, lose := range losses {
 			t.Run(name, func(t *testing.T) {
 				db := kind.Open(t, nil)
-				create(t, open(t, db), accounts)
+				live := create(t, open(t, db), accounts)
 				before, err := db.Families(background)
 				require.NoError(t, err)
 				lose(t, db)
+				if name == "row" { // an open client is told, too, what is to be done
+					_, err := live.Describe(background)
+					require.ErrorIs(t, err, store.ErrTampered)
+					require.ErrorContains(t, err, "end all clients, and restore the newest copy of the catalogue")
+				}
 				for _, key := range []kms.KMS{kms.NewLocal(testKey), kms.NewLocal(ope.GenerateKey())} {
 					_, err = store.Open(background, db, key, nil)
 					require.ErrorIs(t, err, store.ErrTampered)

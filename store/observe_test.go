@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -91,6 +92,11 @@ func TestFailuresAreObserved(t *testing.T) {
 	require.Contains(t, log.String(), "row 1")
 	require.NotContains(t, log.String(), "7654321")
 	require.NotContains(t, log.String(), "level=WARN", "its caller is told; nothing is wrong with the database")
+	ended, end := context.WithCancelCause(ctx)
+	end(errors.New("7654321 has hung up"))
+	require.ErrorContains(t, tbl.Put(ended, rows...), "7654321 has hung up")
+	require.Contains(t, log.String(), `context canceled: \"...\"`)
+	require.NotContains(t, log.String(), "7654321", "a cause is the caller's text")
 	none, err := tbl.Get(ctx, Row{"id": 9})
 	require.NoError(t, err)
 	require.Nil(t, none)

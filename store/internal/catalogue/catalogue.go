@@ -211,7 +211,7 @@ const staleReads = 6
 
 var errGone = fmt.Errorf("%w: the catalogue is gone, and nobody can read the tables without it: restore it from the backup that they are from", fault.ErrTampered)
 
-var errNoRoot = fmt.Errorf("%w: the root of the catalogue is gone", fault.ErrTampered)
+var errNoRoot = fmt.Errorf("%w: the root of the catalogue is gone; end all clients, and restore the newest copy of the catalogue", fault.ErrTampered)
 
 // New returns the catalogue under the key of a database.
 func New(family driver.Family, database ope.Key) *Catalogue {

@@ -9,10 +9,11 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// Gone adds [ErrNoTable] to an error of the database where the reason is that the table was dropped.
+// Gone adds [ErrNoTable] to an error of the database where the reason is that the table was dropped. Only who opens it
+// again reads the catalogue, which tells that from a part that the database has lost.
 func Gone(err error) error {
 	if errors.Is(err, driver.ErrNoFamily) {
-		return Besides(fmt.Errorf("%w: it was dropped", ErrNoTable), err)
+		return Besides(fmt.Errorf("%w: it was dropped, or the database has lost a part of it; open it again to see which", ErrNoTable), err)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -149,7 +150,7 @@ func (o *Observer) Operation(ctx context.Context, name, family string) (context.
 				level = slog.LevelDebug // its caller wanted it, or is told what to mend: nothing is wrong with the database
 			}
 			o.logger.Log(ctx, level, "an operation failed", "operation", name, "family", family, "rows", rows,
-				"retryable", Retryable(err), "error", unnamed(err))
+				"retryable", Retryable(err), "error", withoutNames{err, context.Cause(ctx)})
 		}
 	}
 }
@@ -178,17 +179,20 @@ func (o *Observer) failed(span trace.Span, err error) attribute.KeyValue {
 
 // Warn logs an event that the operation survives.
 func (o *Observer) Warn(ctx context.Context, message, family string, err error) {
-	o.logger.WarnContext(ctx, message, "family", family, "error", unnamed(err))
+	o.logger.WarnContext(ctx, message, "family", family, "error", withoutNames{err, context.Cause(ctx)})
 }
 
 // quoted is a string as the verb %q prints it.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// unnamed is an error of which a log has the text without the names of tables, columns and tenants: these are quoted.
-func unnamed(err error) slog.LogValuer { return withoutNames{err} }
-
-type withoutNames struct{ err error }
+// withoutNames is an error of which a log has the text without the names of tables, columns and tenants, which are quoted,
+// and without what a caller gave as the cause by which its context ended: that may have anything.
+type withoutNames struct{ err, cause error }
 
 func (w withoutNames) LogValue() slog.Value {
-	return slog.StringValue(quoted.ReplaceAllLiteralString(w.err.Error(), `"..."`))
+	text := w.err.Error()
+	if w.cause != nil && w.cause != context.Canceled && w.cause != context.DeadlineExceeded && w.cause.Error() != "" {
+		text = strings.ReplaceAll(text, w.cause.Error(), `"..."`)
+	}
+	return slog.StringValue(quoted.ReplaceAllLiteralString(text, `"..."`))
 }
