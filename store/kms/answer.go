@@ -5,9 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
@@ -58,7 +61,7 @@ func parseAnswer(text []byte) ([]byte, error) {
 // remark returns what is shown of a program's standard error: ": " and its first line that is not
 // blank, or nothing. Of a line with a part of a secret nothing is shown.
 func remark(stderr []byte, secrets ...[]byte) string {
-	text, _, _ := strings.Cut(strings.TrimSpace(string(stderr)), "\n")
+	text := firstLine(stderr)
 	for _, secret := range secrets {
 		if fault.ShowsPart(text, secret) {
 			return " " + fault.NotShown
@@ -73,6 +76,11 @@ func remark(stderr []byte, secrets ...[]byte) string {
 	return ": " + text
 }
 
+func firstLine(stderr []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(stderr)), "\n")
+	return line
+}
+
 // printable returns a text with a question mark for each character that a terminal might obey. They are
 // replaced, not left out, so that nothing comes together that was apart.
 func printable(text string) string {
@@ -82,6 +90,44 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
+}
+
+var (
+	hexRuns = regexp.MustCompile(`[0-9a-f]{64,}`)
+	numbers = regexp.MustCompile(`0x[0-9a-f]+|[1-9][0-9]*|0`)
+)
+
+// keysIn returns the keys that a text has as a whole in one of the forms of [fault.ShowsPart]. Its caller does not have the key, and
+// knows it when he sees it.
+func keysIn(text string, isKey func([]byte) bool) (keys [][]byte) {
+	may := [][]byte{[]byte(text), nil}
+	for _, number := range numbers.FindAllString(strings.ToLower(text), -1) {
+		if n, err := strconv.ParseUint(number, 0, 8); err == nil {
+			may[1] = append(may[1], byte(n))
+		}
+	}
+	for _, run := range hexRuns.FindAllString(fault.Digits(text), -1) {
+		for skip := range 2 {
+			b, _ := hex.DecodeString(run[skip : skip+(len(run)-skip)/2*2])
+			may = append(may, b)
+		}
+	}
+	for skip := range 4 {
+		for kept, encoding := range map[string]*base64.Encoding{"+/": base64.RawStdEncoding, "-_": base64.RawURLEncoding} {
+			if line := fault.Only(text, kept) + "AAA"; len(line) > skip { // the last byte of a key may have bits in a character of its own
+				b, _ := encoding.DecodeString(line[skip : skip+(len(line)-skip)/4*4])
+				may = append(may, b)
+			}
+		}
+	}
+	for _, b := range may {
+		for i := 0; i+ope.KeySize <= len(b); i++ {
+			if isKey(b[i : i+ope.KeySize]) {
+				keys = append(keys, b[i:i+ope.KeySize])
+			}
+		}
+	}
+	return keys
 }
 
 // secretsIn returns what may be secrets in the output of a program that failed: its long words, and what they

@@ -150,7 +150,7 @@ func (p *Program) Wrap(ctx context.Context, key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kms: wrap: %w", err)
 	}
-	wrapped, err := p.call(ctx, "wrap", key)
+	wrapped, err := p.call(ctx, "wrap", key, nil)
 	switch {
 	case err != nil:
 		return nil, err
@@ -179,15 +179,17 @@ func (p *Program) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error) {
 	case wrapped[1] != programVersion:
 		return nil, fmt.Errorf("%w: version %d of what a program has wrapped, known is %d", ErrFormat, wrapped[1], programVersion)
 	}
-	key, err := p.call(ctx, "unwrap", wrapped[programHeader:])
-	if err != nil {
+	isKey := func(key []byte) bool {
+		check, err := checkOf(key)
+		return err == nil && subtle.ConstantTimeCompare(check, wrapped[2:programHeader]) == 1
+	}
+	key, err := p.call(ctx, "unwrap", wrapped[programHeader:], isKey)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	check, err := checkOf(key)
-	if err != nil {
+	case len(key) != ope.KeySize:
 		return nil, p.errorf("unwrap", "it answers with %d bytes, a key has %d", len(key), ope.KeySize)
-	}
-	if subtle.ConstantTimeCompare(check, wrapped[2:programHeader]) != 1 {
+	case !isKey(key):
 		return nil, fmt.Errorf("%w: program %s unwraps another key than was wrapped", ErrWrongKey, p.name())
 	}
 	return key, nil
@@ -216,8 +218,8 @@ func (p *Program) errorf(action, format string, args ...any) error {
 	return fmt.Errorf("kms: program %s: %s: %w", p.name(), action, fmt.Errorf(format, args...))
 }
 
-// call starts the program and returns its answer.
-func (p *Program) call(ctx context.Context, action string, input []byte) ([]byte, error) {
+// call starts the program and returns its answer. Of a message with a key that isKey knows nothing is shown; isKey may be nil.
+func (p *Program) call(ctx context.Context, action string, input []byte, isKey func([]byte) bool) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -248,7 +250,11 @@ func (p *Program) call(ctx context.Context, action string, input []byte) ([]byte
 	case limited.Err() != nil:
 		return nil, fmt.Errorf("%w: program %s: %s: no answer within %v", ErrUnavailable, p.name(), action, p.timeout)
 	case errors.As(err, &ended):
-		return nil, p.failed(action, ended, remark(stderr.kept, append(secretsIn(stdout.kept), input)...))
+		secrets := append(secretsIn(stdout.kept), input)
+		if isKey != nil { // the key was never answered with, and may be in the message all the same
+			secrets = append(secrets, keysIn(firstLine(stderr.kept), isKey)...)
+		}
+		return nil, p.failed(action, ended, remark(stderr.kept, secrets...))
 	case errors.Is(err, exec.ErrWaitDelay):
 		killGroup(cmd)
 		return nil, p.errorf(action, "it has ended without an answer, and a process that it started has its output open")

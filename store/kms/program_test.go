@@ -3,6 +3,7 @@ package kms
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -112,6 +113,42 @@ var behaviours = map[string]func(action string, args []string) (code int){
 			"SHIFTED", base64.StdEncoding.EncodeToString(append([]byte("k"), in...)))
 		r.WriteString(os.Stdout, args[1])
 		r.WriteString(os.Stderr, args[2])
+		code, _ := strconv.Atoi(args[0])
+		return code
+	},
+	// Has unwrapped the key, shows it, and fails.
+	"tell": func(_ string, args []string) int {
+		in, _ := input()
+		key := make([]byte, len(in))
+		for i := range in {
+			key[i] = in[i] ^ 'A'
+		}
+		switch args[1] {
+		case "base64":
+			fmt.Fprint(os.Stderr, "key=", base64.StdEncoding.EncodeToString(key), " is refused")
+		case "base64, after a byte":
+			fmt.Fprint(os.Stderr, "key=", base64.StdEncoding.EncodeToString(append([]byte("k"), key...)))
+		case "base64, after two bytes, not padded":
+			fmt.Fprint(os.Stderr, base64.RawStdEncoding.EncodeToString(append([]byte("kk"), key...)))
+		case "base64 of URLs, not padded":
+			fmt.Fprint(os.Stderr, "k ", base64.RawURLEncoding.EncodeToString(key))
+		case "base64, apart":
+			fmt.Fprint(os.Stderr, "made: ", strings.Join(strings.Split(base64.StdEncoding.EncodeToString(key), ""), " "))
+		case "digits":
+			fmt.Fprint(os.Stderr, "made ", hex.EncodeToString(key), "ed")
+		case "capital digits":
+			fmt.Fprintf(os.Stderr, "key %X: no", key)
+		case "digits in groups":
+			fmt.Fprintf(os.Stderr, "a % x.", key)
+		case "an array":
+			fmt.Fprintf(os.Stderr, "%#v", key)
+		case "numbers":
+			fmt.Fprint(os.Stderr, "error 17: ", key)
+		case "bytes":
+			_, _ = os.Stderr.Write(append([]byte("key: "), key...))
+		case "a digest":
+			fmt.Fprintf(os.Stderr, "request %x", sha256.Sum256(key))
+		}
 		code, _ := strconv.Atoi(args[0])
 		return code
 	},
@@ -510,6 +547,26 @@ func FuzzAnswer(f *testing.F) {
 		line := base64.StdEncoding.EncodeToString(answer)
 		require.Contains(t, []string{line, line + "\n", line + "\r\n", line + "\r"}, string(text))
 	})
+}
+
+// A program may show the key that it has unwrapped, and fail: it is known by what commits to it.
+func TestProgramThatShowsWhatItUnwrapped(t *testing.T) {
+	key := ope.GenerateKey().Secret()
+	for bytes.ContainsAny(key, "\n") || len(bytes.TrimSpace(key)) < len(key) {
+		key = ope.GenerateKey().Secret() // bytes are shown up to the end of a line
+	}
+	wrapped, err := behaves(t, "xor", "A").Wrap(background, key)
+	require.NoError(t, err)
+	for _, form := range []string{"base64", "base64, after a byte", "base64, after two bytes, not padded", "base64 of URLs, not padded", "base64, apart",
+		"digits", "capital digits", "digits in groups", "an array", "numbers", "bytes"} {
+		for _, code := range []int{1, exitWrongKey, exitUnavailable, exitTampered} {
+			_, err := behaves(t, "tell", strconv.Itoa(code), form).Unwrap(background, wrapped)
+			require.ErrorContains(t, err, "its message is not shown, since it has a part of the key", "%s, %d", form, code)
+			requireHidden(t, err, key)
+		}
+	}
+	_, err = behaves(t, "tell", "1", "a digest").Unwrap(background, wrapped)
+	require.ErrorContains(t, err, fmt.Sprintf("request %x", sha256.Sum256(key)))
 }
 
 // FuzzRemark: what is shown of a program's messages is short, has nothing that a terminal obeys, and no part of a secret.

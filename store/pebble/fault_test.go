@@ -210,6 +210,33 @@ func TestNoSpaceLeftForTables(t *testing.T) {
 	}
 }
 
+// TestNoSpaceLeftForClose fills the disk at every table that closing writes, in the flush and in compactions that follow it. All is in
+// the logs, so closing is no failure.
+func TestNoSpaceLeftForClose(t *testing.T) {
+	for n := int64(0); ; n++ {
+		mem := vfs.NewCrashableMem()
+		disk := &fullDisk{only: ".sst"}
+		disk.left.Store(1 << 40)
+		options := &Options{FS: errorfs.Wrap(mem, disk)}
+		var rows []string
+		for i := range 6 { // tables of level 0, which are soon to be compacted
+			db := mustOpen(t, "db", options)
+			rows = append(rows, fmt.Sprint("row", i))
+			require.NoError(t, mustFamily(t, db).Apply(background, mutation(rows[i], "value of "+rows[i])))
+			if i == 5 {
+				disk.left.Store(n)
+			}
+			require.NoError(t, db.Close(), "after %d writes", n)
+		}
+		verifyAcknowledged(t, mem.CrashClone(vfs.CrashCloneCfg{}), rows, n)
+		verifyAcknowledged(t, mem, rows, n)
+		if disk.failed.Load() == 0 {
+			require.Greater(t, n, int64(2))
+			return
+		}
+	}
+}
+
 // TestNoSpaceLeftForRecovery opens a directory whose log has to be replayed, on a disk that has no
 // space for the tables that come of it: an error in finite time, and nothing is lost.
 func TestNoSpaceLeftForRecovery(t *testing.T) {

@@ -32,16 +32,7 @@ const Telling = 8
 // ShowsPart reports whether a text has a part of a secret: as it is, in hexadecimal, in base64, or as a list of
 // numbers, whatever a tool puts between the digits.
 func ShowsPart(text string, secret []byte) bool {
-	only := func(text string, kept string) string {
-		return strings.Map(func(r rune) rune {
-			if '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || strings.ContainsRune(kept, r) {
-				return r
-			}
-			return -1
-		}, text)
-	}
-	digits := only(strings.NewReplacer("0x", "", `\x`, "").Replace(strings.ToLower(text)), "")
-	if sharesPart(text, string(secret)) || sharesPart(digits, hex.EncodeToString(secret)) {
+	if sharesPart(text, string(secret)) || sharesPart(Digits(text), hex.EncodeToString(secret)) {
 		return true
 	}
 	if sharesPart(strings.ReplaceAll(text, ",", ""), strings.Trim(fmt.Sprint(secret), "[]")) {
@@ -50,11 +41,26 @@ func ShowsPart(text string, secret []byte) bool {
 	for skip := range min(3, len(secret)) { // where base64 begins earlier than the secret
 		std := base64.RawStdEncoding.EncodeToString(secret[skip:])
 		url := base64.RawURLEncoding.EncodeToString(secret[skip:])
-		if sharesPart(only(text, "+/"), std) || sharesPart(only(text, "-_"), url) {
+		if sharesPart(Only(text, "+/"), std) || sharesPart(Only(text, "-_"), url) {
 			return true
 		}
 	}
 	return false
+}
+
+// Only returns the letters and digits of a text, and the characters that are kept.
+func Only(text, kept string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || strings.ContainsRune(kept, r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// Digits returns a text in small letters without what a tool puts between hexadecimal digits.
+func Digits(text string) string {
+	return Only(strings.NewReplacer("0x", "", `\x`, "").Replace(strings.ToLower(text)), "")
 }
 
 func sharesPart(text, form string) bool {
