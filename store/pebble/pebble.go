@@ -550,7 +550,10 @@ func (db *DB) Close() error {
 			err = errors.Join(err, s.snap.Close())
 		}
 		err = errors.Join(err, db.eng.Close())
-		if err == nil && db.fence.err() == nil && db.queue.flushed {
+		switch {
+		case db.fence.err() != nil: // a compaction had no space, say
+			err = nil // as below: what was acknowledged is in the logs
+		case err == nil && db.queue.flushed:
 			_ = db.fence.record.close() // what it says of an open directory holds as well
 		}
 	} else {
