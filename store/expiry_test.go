@@ -355,6 +355,43 @@ func TestExpiredCellsVanishInAnyOrder(t *testing.T) {
 	require.Zero(t, stats)
 }
 
+// A clock may be wrong by any time: what it has put can be read, and whoever writes it again does not lose it.
+func TestClocksThatAreWrongByCenturies(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	ctx, clock := t.Context(), newHandClock()
+	db := drivertest.NewMemoryAt(clock.now)
+	clients := clocked(t, db, clock, 0, 0, -60*year)
+	clients[1].db.Clock.Now = func() time.Time { return clock.now().AddDate(400, 0, 0) }
+	_, err := clients[0].Create(ctx, expirySchema("t", cellPerColumn, false, time.Hour))
+	require.NoError(t, err)
+	var tables [3]*Table
+	for i, st := range clients {
+		tables[i], err = st.Table(ctx, "t")
+		require.NoError(t, err)
+	}
+	tbl, ahead, behind := tables[0], tables[1], tables[2]
+	row := Row{"device": "d", "at": int64(1), "level": int16(4), "site": "s", "note": "n", "zone": "z"}
+	require.NoError(t, ahead.Put(ctx, row))
+
+	require.NoError(t, clients[0].RotateKeys(ctx, "t"))
+	stats, err := tbl.Convert(ctx, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stats.Converted)
+	clock.advance(time.Hour)
+	got, err := tbl.Get(ctx, Row{"device": "d", "at": int64(1)})
+	require.NoError(t, err)
+	require.Equal(t, row["note"], got["note"])
+	report, err := tbl.Verify(ctx, nil)
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+	require.Zero(t, report.Dangling)
+
+	row["at"] = int64(2)
+	err = behind.Put(ctx, row)
+	require.ErrorContains(t, err, "the clock of this machine shows a time before 1970: set it")
+	require.False(t, Retryable(err))
+}
+
 // The cells of a row end in the order that readers need: those of columns, then the key cell and the postings. Whoever writes
 // the row again keeps that.
 func TestCellsOfRowsEnd(t *testing.T) {

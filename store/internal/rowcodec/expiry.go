@@ -51,7 +51,8 @@ func (c Clock) grace() time.Duration {
 
 // life returns how long the database is to keep a cell of a row that expires: a number of graces longer.
 func (c Clock) life(expires int64, graces time.Duration) time.Duration {
-	return max(time.Second, time.Unix(expires, 0).Sub(c.now())+graces*c.grace())
+	const most = 292 * 365 * 24 * time.Hour // as much as Sub can say, about
+	return max(time.Second, min(time.Unix(expires, 0).Sub(c.now()), most)+graces*c.grace())
 }
 
 // over reports whether a row has expired; 0 is one that does not.
@@ -87,11 +88,11 @@ func (t *View) expires() (int64, error) {
 	if err := meta.CheckTTL(t.TTL); err != nil {
 		return 0, err
 	}
-	end := t.Clock.now().Add(t.TTL)
-	if end.Nanosecond() > 0 {
-		return end.Unix() + 1, nil
+	end := t.Clock.now().Add(t.TTL + time.Second - 1).Unix() // rounded up
+	if end <= 0 {
+		return 0, fmt.Errorf("table %q: the clock of this machine shows a time before 1970: set it, since it says when rows expire", t.Meta.Name)
 	}
-	return end.Unix(), nil
+	return end, nil
 }
 
 // Expiring returns the view with another time to live of the rows that are put.
