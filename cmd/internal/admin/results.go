@@ -114,10 +114,10 @@ func (s *screen) end(failed bool) error {
 	return s.w.Flush()
 }
 
-// Close shows the rows that came before an error.
+// Close shows the rows that came before an error, unless that was of the output.
 func (s *screen) Close() error {
-	if s.ended {
-		return nil
+	if _, err := s.w.Write(nil); s.ended || err != nil {
+		return nil // Write has returned that error
 	}
 	return s.end(true)
 }
