@@ -16,7 +16,8 @@ import (
 // reads the write times of all rows once more before it drops anything. A row that was written after the cut-over, and that the
 // table has otherwise, is [ErrDiffers]; with late, the caller has looked at such rows and gives them up.
 //
-// Nothing shows what was deleted in the source after the cut-over. Nor is there a way back.
+// Nothing shows what was deleted in the source after the cut-over. Nor is there a way back. A source from which another
+// table of the store still gets rows is [ErrPhase].
 //
 // Called again, it ends what it began, and lists again what remains.
 func (m *Migration) Drop(ctx context.Context, late bool, opts *PassOptions) ([]Remain, error) {
@@ -36,6 +37,9 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 		return nil, notAt(rec, "the source is dropped after the cut-over only")
 	case rec.Paused:
 		return nil, ErrPaused
+	}
+	if err := m.alone(ctx, rec); err != nil {
+		return nil, err
 	}
 	switch err := m.unchanged(ctx, rec); {
 	case errors.Is(err, driver.ErrNoFamily) && rec.Verified == 0 && !late:
@@ -67,6 +71,22 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 		return nil, err
 	}
 	return m.dropped(ctx, rec)
+}
+
+// alone returns an error if another table of the store still gets rows from the source.
+func (m *Migration) alone(ctx context.Context, rec catalogue.Migration) error {
+	c := m.table.Database().Catalogue
+	tables, _, err := c.Tables(ctx)
+	for _, t := range tables {
+		other, err := c.Migration(ctx, t.ID)
+		if err != nil {
+			return err
+		}
+		if other.Phase.Dual() && other.Source == rec.Source {
+			return notAt(rec, fmt.Sprintf("table %q gets rows from %s too: cut its migration over first, or abort it", t.Name, rec.Source))
+		}
+	}
+	return err
 }
 
 // noneLate returns an error if rows of the source were written too late, unless they are given up.

@@ -673,3 +673,28 @@ func TestLifeEndsWhenItDoes(t *testing.T) {
 	}
 	t.Fatal("seconds are too short here")
 }
+
+// A source stays while another table gets rows from it.
+func TestSourceOfTwoTablesStays(t *testing.T) {
+	s := newStage(t, 10, conditional)
+	s.verified()
+	schema := schemaOf(conditional)
+	schema.Name = "another"
+	another, err := s.st.Create(s.ctx, schema)
+	require.NoError(t, err)
+	m, err := New(another, s.source)
+	require.NoError(t, err)
+	_, err = m.Prepare(s.ctx, false)
+	require.NoError(t, err)
+	require.NoError(t, s.m.Cutover(s.ctx))
+	s.verify(nil)
+	_, err = s.m.Drop(s.ctx, false, nil)
+	require.ErrorIs(t, err, ErrPhase)
+	require.ErrorContains(t, err, `table "another" gets rows from memory:orders too: cut its migration over first, or abort it`)
+	require.False(t, s.source.dropped)
+
+	require.NoError(t, m.Abort(s.ctx))
+	_, err = s.m.Drop(s.ctx, false, nil)
+	require.NoError(t, err)
+	require.True(t, s.source.dropped)
+}
