@@ -51,8 +51,7 @@ func (c Clock) grace() time.Duration {
 
 // life returns how long the database is to keep a cell of a row that expires: a number of graces longer.
 func (c Clock) life(expires int64, graces time.Duration) time.Duration {
-	const most = 292 * 365 * 24 * time.Hour // as much as Sub can say, about
-	return max(time.Second, min(time.Unix(expires, 0).Sub(c.now()), most)+graces*c.grace())
+	return max(time.Second, min(time.Unix(expires, 0).Sub(c.now()), 292*365*24*time.Hour)+graces*c.grace()) // Sub says as much at most, about
 }
 
 // over reports whether a row has expired; 0 is one that does not.
