@@ -126,9 +126,6 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 // deleted them whatever the clocks say.
 func kept(ctx context.Context, tbl table, keys []store.Row) (n int, err error) {
 	single, is := tbl.(*store.Table)
-	searched := func(c store.Column) bool {
-		return c.Describe().Encryption == "ordered" || c.Describe().Encryption == "deterministic"
-	}
 	if !is || single.Schema().Conditional || slices.ContainsFunc(single.Schema().Columns, searched) {
 		return 0, nil
 	}
