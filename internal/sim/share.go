@@ -36,6 +36,9 @@ func LongShare(all, some, few int) int {
 	return Share(some, few)
 }
 
+// Every returns 1 if [Long], n if [Full], else more: a test that could look at each case looks at each n-th.
+func Every(n int) int { return LongShare(1, n, 2*n+1) }
+
 // ManyAtOnce has parallel tests of a package wait side by side, 16 of them, since they need no processor meanwhile. TestMain
 // calls it. A number on the command line goes before it.
 func ManyAtOnce() {
@@ -43,6 +46,3 @@ func ManyAtOnce() {
 		panic(err)
 	}
 }
-
-// Every returns 1 if [Long], n if [Full], else more: a test that could look at each case looks at each n-th.
-func Every(n int) int { return LongShare(1, n, 2*n+1) }

@@ -166,7 +166,7 @@ func TestReplacementsDeleteWhatWasSeen(t *testing.T) {
 			_, one := b.stamp()
 			require.False(t, one)
 			f.statements(b, one, func(stmt string, values []any) {
-				require.Contains(t, stmt, " TIMESTAMP ?")
+				require.Regexp(t, ` USING (TTL \? AND )?TIMESTAMP \?`, stmt)
 				require.Len(t, values, strings.Count(stmt, "?"))
 				// Behind what is put, and in front of the key of what is deleted.
 				kind, _, _ := strings.Cut(stmt, " ")

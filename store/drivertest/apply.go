@@ -12,12 +12,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// waitingChecks wait for seconds, while others may run.
-var waitingChecks = []check{
-	{"cells end after their time to live", onOrdered, checkTTL},
-	{"a replacement ends after its time to live", onOrdered, checkReplaceTTL},
-}
-
 var applyChecks = []check{
 	{"Apply takes any number of mutations", onOrdered, checkApplyMany},
 	{"applying again is harmless", onOrdered, checkApplyAgain},

@@ -15,7 +15,13 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// checks are in the order of the comments in package driver.
+// waitingChecks wait for seconds, while others may run.
+var waitingChecks = []check{
+	{"cells end after their time to live", onOrdered, checkTTL},
+	{"a replacement ends after its time to live", onOrdered, checkReplaceTTL},
+}
+
+// checks are in the order of the comments in package driver, after those that wait.
 var checks = slices.Concat(waitingChecks, familyChecks, orderChecks, contractChecks, sliceChecks, headChecks, batchChecks, scanChecks, eachChecks, partitionChecks,
 	applyChecks, replaceChecks, conditionChecks, snapshotChecks)
 

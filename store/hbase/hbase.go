@@ -343,8 +343,8 @@ func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 	case found != want:
 		return fmt.Errorf("hbase: %w: table %s has layout %q, not %q", driver.ErrLayout, name, found, want)
 	}
-	if d := attribute(t, "DURABILITY"); d == "SKIP_WAL" || d == "ASYNC_WAL" {
-		return fmt.Errorf("hbase: %w: table %s was altered to DURABILITY=%s, so that acknowledged writes are lost with a server; in the shell of HBase, alter it to DURABILITY => 'USE_DEFAULT'", driver.ErrLayout, name, d)
+	if set := attribute(t, "DURABILITY"); set == "SKIP_WAL" || set == "ASYNC_WAL" {
+		return fmt.Errorf("hbase: %w: table %s was altered to DURABILITY=%s, so that acknowledged writes are lost with a server; in the shell of HBase, alter it to DURABILITY => 'USE_DEFAULT'", driver.ErrLayout, name, set)
 	}
 	for _, cf := range t.GetColumnFamilies() {
 		if string(cf.GetName()) != wire.ColumnFamily {
