@@ -53,6 +53,7 @@ import (
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
@@ -151,7 +152,7 @@ type DB struct {
 	quorum   gocql.Consistency
 	serial   gocql.Consistency
 	clock    clock.Clock
-	slots    chan struct{} // one for each statement of Apply under way
+	slots    *semaphore.Weighted // one for each statement of Apply under way
 	log      *slog.Logger
 	options  Options
 	doubts   sync.Map // from the name of a table to its *doubts
@@ -224,7 +225,7 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 	if db.log == nil {
 		db.log = slog.New(slog.DiscardHandler)
 	}
-	db.slots = make(chan struct{}, cmp.Or(options.InFlight, 64))
+	db.slots = semaphore.NewWeighted(int64(cmp.Or(options.InFlight, 64)))
 	err := db.prepare(ctx)
 	if err == nil {
 		err = db.checkClock(ctx, time.Now)

@@ -465,14 +465,22 @@ func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement
 
 // sendAll sends batches, several at a time.
 func (f *family) sendAll(ctx context.Context, batches []*batch) error {
+	requests := f.together(batches)
+	if len(requests) == 1 { // in the goroutine of the caller, whose stack has grown
+		if err := f.db.slots.Acquire(ctx, 1); err != nil {
+			return err
+		}
+		defer f.db.slots.Release(1)
+		return f.send(ctx, requests[0])
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	for _, r := range f.together(batches) {
+	for _, r := range requests {
 		// The slot is taken here, so that no more goroutines exist than can work.
-		if f.acquire(groupCtx) != nil {
+		if f.db.slots.Acquire(groupCtx, 1) != nil {
 			break
 		}
 		group.Go(func() error {
-			defer f.release()
+			defer f.db.slots.Release(1)
 			return f.send(groupCtx, r)
 		})
 	}
@@ -501,17 +509,6 @@ func (f *family) together(batches []*batch) (requests [][]*batch) {
 	}
 	return requests
 }
-
-func (f *family) acquire(ctx context.Context) error {
-	select {
-	case f.db.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (f *family) release() { <-f.db.slots }
 
 // A batch is mutations of one partition, which the server applies as a whole.
 type batch struct {
