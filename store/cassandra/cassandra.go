@@ -345,6 +345,7 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	cluster.DefaultTimestamp = false
 	// By default gocql lets a request wait for others for 200 us, to send them as one. Its timer takes a millisecond where
 	// the process has nothing else to do, and a Put waits for two: for its write, and for the read of the version after it.
+	// The connection sends as one what is there anyway, see [hooks.Gather].
 	cluster.WriteCoalesceWaitTime = 0
 	// gocql keeps metadata of keyspaces in order to find all replicas of a partition. To get
 	// it, it waits ten seconds at the start when a node is down whose schema is old. Without, it
@@ -559,7 +560,7 @@ func (d *openingDialer) DialContext(ctx context.Context, network, address string
 	defer cancel()
 	conn, err := d.dial(ctx, network, address)
 	if err == nil {
-		conn = at(conn, network, address)
+		conn = at(hooks.Gather(conn), network, address)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

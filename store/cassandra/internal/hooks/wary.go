@@ -1,4 +1,4 @@
-// Package hooks has what the adapter for Cassandra gives to gocql, which calls it: a policy and a logger.
+// Package hooks has what the adapter for Cassandra gives to gocql, which calls it: a policy, connections and a logger.
 package hooks
 
 import (
