@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -106,9 +107,12 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	case code == exit.Interrupted:
 		e.Warn("%v", exit.Early(ctx, err))
 	default:
-		e.Warn("%s", conceal(once(wording.Of(err)), args))
+		text := conceal(once(wording.Of(err)), args)
+		e.Warn("%s", text)
 		if code == exit.Usage {
 			fmt.Fprintf(e.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+		} else if exit.Damaged(err) && cmd.Name() != "verify" && !strings.Contains(text, "verify") {
+			fmt.Fprintf(e.Stderr, "Run '%s verify' to see what is not as it was written.\n", e.program)
 		}
 	}
 	return code

@@ -97,6 +97,9 @@ func WrongData(err error) bool {
 		driver.ErrCorrupt, ope.ErrIndex, ope.ErrCiphertext)
 }
 
+// Damaged reports whether an error is about rows or an index that were changed, or are not whole.
+func Damaged(err error) bool { return isAny(err, store.ErrTampered, store.ErrTorn, ope.ErrIndex) }
+
 // noAnswer reports whether an error is about a database that does not answer, or not for certain, or about a key
 // management service that does not. What a script does is the same: it tries again later.
 func noAnswer(err error) bool {
