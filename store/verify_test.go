@@ -676,9 +676,10 @@ func TestVerifyEnds(t *testing.T) {
 	}})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, chunks.FullBatch, report.Rows)
-	for _, opts := range []VerifyOptions{{Grace: -1}, {Every: -1}} {
+	for wrong, opts := range map[string]VerifyOptions{"a grace period of -1ns": {Grace: -1}, "one row in -1": {Every: -1}} {
 		_, err := tbl.Verify(t.Context(), &opts)
 		require.ErrorIs(t, err, driver.ErrRange)
+		require.ErrorContains(t, err, wrong)
 	}
 	// A row that nobody can find by a column: the grace period is waited for, and can be ended.
 	for i := range rows {

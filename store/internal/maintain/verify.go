@@ -110,8 +110,11 @@ func (v *Verifier) Run(ctx context.Context) (_ *inspect.Verification, err error)
 
 // check reads all there is.
 func (v *Verifier) check(ctx context.Context) error {
-	if v.opts.Grace < 0 || v.opts.Every < 0 {
-		return fmt.Errorf("%w: Grace is %v and Every %d", driver.ErrRange, v.opts.Grace, v.opts.Every)
+	if v.opts.Grace < 0 {
+		return fmt.Errorf("%w: a grace period of %v, need 0 for the default or a longer one", driver.ErrRange, v.opts.Grace)
+	}
+	if v.opts.Every < 0 {
+		return fmt.Errorf("%w: the values of one row in %d, need 0 for the default or at least 1", driver.ErrRange, v.opts.Every)
 	}
 	now, err := v.of.Refresh(ctx)
 	if err != nil {
