@@ -2,6 +2,7 @@ package tabular
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,10 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
+
+// errReturn is the error of a row that ends with "\r\r\n", as Python writes it on Windows without newline=”. A reader of CSV would take
+// one of these for the end of the last value.
+var errReturn = errors.New(`a carriage return too many: remove it first, with "sed 's/\r\r$/\r/'", say`)
 
 type csvReader struct {
 	r       *csvrows.Reader
@@ -39,6 +44,8 @@ func newCSVReader(text io.Reader, s shape, names, ignored []string, end func()) 
 		return nil, fmt.Errorf("the first row: %w", bad)
 	case err != nil:
 		return nil, err
+	case bytes.HasSuffix(r.Raw(), []byte{'\r'}):
+		return nil, fmt.Errorf("its first row ends with %w", errReturn)
 	}
 	c.fields, c.cut = r.Cells(), !r.Ended()
 	r.Blank = len(c.fields) == 1
@@ -80,6 +87,8 @@ func (c *csvReader) Next() (*Row, error) {
 		return nil, &RowError{Row: c.row, Fatal: bad.Fatal, Err: err}
 	case err != nil:
 		return nil, fmt.Errorf("after line %d: %w", c.r.Line, err)
+	case bytes.HasSuffix(c.row.raw, []byte{'\r'}):
+		return nil, &RowError{Row: c.row, Err: fmt.Errorf("it ends with %w", errReturn)}
 	case c.r.Len() != len(c.fields):
 		err := fmt.Errorf("it has %d %s, the first row has %d", c.r.Len(), show.Plural(c.r.Len(), "field"), len(c.fields))
 		why := c.r.Others()

@@ -169,3 +169,25 @@ func TestNestedParquet(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, rows)
 }
+
+// A carriage return too many, as Python writes it on Windows without newline=”, is no part of the last value.
+func TestCarriageReturns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	const says = `a carriage return too many: remove it first, with "sed 's/\r\r$/\r/'", say`
+	require.NoError(t, os.WriteFile(path, []byte("n,c\r\r\n1,a\r\r\n"), 0o600))
+	_, err := (&Input{file: path}).Open([]string{"n", "c"}, nil, nil)
+	require.ErrorContains(t, err, "its first row ends with "+says)
+	require.NoError(t, os.WriteFile(path, []byte("1,a\r\n2,b\r\r\n3,\"c\r\"\r\n4,d\r"), 0o600))
+	r, err := (&Input{file: path, header: "no"}).Open(nil, nil, nil)
+	require.NoError(t, err)
+	defer r.Close()
+	for _, want := range []string{"a", "", "c\r", "d"} {
+		row, err := r.Next()
+		if want == "" {
+			require.ErrorContains(t, err, "it ends with "+says)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, row.Cells[1].Text)
+	}
+}

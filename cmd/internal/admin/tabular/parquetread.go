@@ -1,6 +1,7 @@
 package tabular
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 	"math"
 	"math/big"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -79,6 +81,9 @@ func openParquet(file *os.File, ignored []string, tap io.Writer) (_ Reader, err 
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged, or no Parquet: %w", err)
 	}
+	if foot := info.Size() - 8 - int64(binary.LittleEndian.Uint32(end)); joined(file, f.Metadata(), foot) {
+		return nil, errors.New("several files in Parquet are joined in it, of which only the last could be read: insert each of them by itself")
+	}
 	r := &parquetReader{file: file, groups: withRows(f), buf: make([]parquet.Row, 128), want: f.NumRows()}
 	if err := r.take(f, ignored); err != nil {
 		return nil, err
@@ -89,6 +94,25 @@ func openParquet(file *os.File, ignored []string, tap io.Writer) (_ Reader, err 
 		}
 	}
 	return r, nil
+}
+
+// joint is where one file in Parquet ends and another begins.
+var joint = regexp.MustCompile("PAR1PAR1")
+
+// joined reports whether other files stand before the one that a footer at an offset describes. Its places count from its own beginning, so
+// that what they tell of ends long before the footer.
+func joined(file io.ReaderAt, of *format.FileMetaData, foot int64) bool {
+	end := int64(0)
+	for _, g := range of.RowGroups {
+		for _, c := range g.Columns {
+			begin := c.MetaData.DataPageOffset
+			if c.MetaData.DictionaryPageOffset > 0 {
+				begin = min(begin, c.MetaData.DictionaryPageOffset)
+			}
+			end = max(end, begin+c.MetaData.TotalCompressedSize, c.ColumnIndexOffset+int64(c.ColumnIndexLength), c.OffsetIndexOffset+int64(c.OffsetIndexLength))
+		}
+	}
+	return foot > end && joint.MatchReader(bufio.NewReader(io.NewSectionReader(file, end, foot-end)))
 }
 
 // take takes the fields of a file. Of those that are ignored it leaves out what no column could hold.

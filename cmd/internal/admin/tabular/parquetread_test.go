@@ -1,12 +1,15 @@
 package tabular
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store"
 )
 
 // Row groups without rows are passed over, wherever they are. PyArrow 26 wrote the files, a column id of int32 and a
@@ -46,5 +49,33 @@ func TestShortParquet(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := (&Input{file: path}).Open(nil, nil, nil)
 		require.ErrorContains(t, err, "it does not end as Parquet does: it was cut short, so copy it again", "%q", text)
+	}
+}
+
+// Of files that were joined the footer describes the last only, at places where the first has its pages: none of the rows is taken.
+func TestJoinedParquet(t *testing.T) {
+	dir := t.TempDir()
+	schema := store.Schema{Name: "t", Columns: []store.Column{store.RandomisedColumn("c", store.String)}}
+	format, columns := formatOf(t, schema)
+	var files [3][]byte
+	for i, rows := range [][][]any{{{"a"}, {"b"}}, {{"c"}, {"d"}}, nil} {
+		path := filepath.Join(dir, "part.parquet")
+		write(t, path, format, columns, rows)
+		var err error
+		files[i], err = os.ReadFile(path)
+		require.NoError(t, err)
+	}
+	foreign, err := os.ReadFile("testdata/parquet/rows-2-0.parquet")
+	require.NoError(t, err)
+	empty, err := os.ReadFile("testdata/parquet/no-groups.parquet")
+	require.NoError(t, err)
+	path := filepath.Join(dir, "joined.parquet")
+	for name, parts := range map[string][][]byte{
+		"of one shape": {files[0], files[1]}, "the last without rows": {files[0], files[2]}, "of another program": {foreign, foreign}, "without row groups": {foreign, empty},
+		"three": {files[0], files[1], files[0]},
+	} {
+		require.NoError(t, os.WriteFile(path, bytes.Join(parts, nil), 0o600))
+		_, err := (&Input{file: path}).Open(nil, nil, nil)
+		require.ErrorContains(t, err, "several files in Parquet are joined in it, of which only the last could be read: insert each of them by itself", name)
 	}
 }
