@@ -47,12 +47,16 @@ func conditional(s *store.Schema) { s.Conditional = true }
 func expiring(s *store.Schema)    { s.TTL = store.TTLByRow }
 
 func newStage(t *testing.T, rows int64, change func(*store.Schema)) *stage {
+	return newStageIn(t, drivertest.NewMemory(), rows, change)
+}
+
+func newStageIn(t *testing.T, db driver.DB, rows int64, change func(*store.Schema)) *stage {
 	s := &stage{T: t, ctx: t.Context(), source: newMemorySource()}
 	for id := range rows {
 		require.NoError(t, s.source.change(id, store.Row{"a": id % 1000, "b": id}, 0))
 	}
 	var err error
-	s.st, err = store.Open(s.ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	s.st, err = store.Open(s.ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.st.Close(context.Background())) })
 	s.table, err = s.st.Create(s.ctx, schemaOf(change))
@@ -276,6 +280,21 @@ func TestRowsThatExpire(t *testing.T) {
 		require.NoError(t, s.source.change(2, store.Row{"a": int64(9)}, 2*time.Hour))
 		require.Equal(t, 1, s.verify(nil).Differs, "the values are the same, and the row lives longer")
 		require.Equal(t, 1, s.verify(&PassOptions{Repair: true}).Mended)
+	})
+}
+
+// Where rows expire unless their write says otherwise, one that stays in the source stays in the table, as of its copy.
+func TestRowsThatStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &datedDB{DB: drivertest.NewMemory(), stamps: make(map[string]int64)} // where copies count as made earlier
+		s := newStageIn(t, db, 3, func(schema *store.Schema) { schema.TTL = time.Hour })
+		s.source.ttl = time.Hour
+		time.Sleep(time.Second) // the rows were written before it is prepared
+		s.prepare()
+		require.Equal(t, Counts{Copied: 3}, s.copy())
+		require.Equal(t, Counts{Equal: 3}, s.verify(nil))
+		time.Sleep(2 * time.Hour)
+		require.Equal(t, Counts{Equal: 3}, s.verify(nil))
 	})
 }
 

@@ -516,7 +516,7 @@ func (p *pass) backdate(ctx context.Context, rec catalogue.Migration, asOf time.
 		return nil, err
 	}
 	earlier := p.asEarlier(asOf)
-	err = p.table.Now().PutEach(ctx, len(rows), func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
+	err = p.table.Now().Expiring(0).PutEach(ctx, len(rows), func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
 		r, err := t.Check(rows[i].Row)
 		if err == nil {
 			earlier(t, r)
