@@ -263,9 +263,10 @@ func sharePlot(title string, a auditReport, share func(audit.Figures) float64) (
 	p.Add(without)
 	p.Legend.Add("no ciphertext", without)
 	for _, r := range a.Results {
-		names = append(names, r.Scheme)
+		names = append(names, strings.ReplaceAll(r.Scheme, "-", "-\n"))
 	}
 	p.NominalX(names...)
+	p.X.Tick.Label.Font.Size = vg.Points(8)
 	p.X.Min, p.X.Max = -0.6, float64(len(a.Results))-0.4
 	sharesUpwards(p)
 	return p, nil

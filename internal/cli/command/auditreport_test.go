@@ -8,6 +8,8 @@ import (
 	"encoding/xml"
 	"image/png"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +17,10 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot/vg"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/audit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 )
 
@@ -112,6 +116,26 @@ func TestAuditJSON(t *testing.T) {
 	require.Equal(t, n*len(audit.Adversaries()), records["finding"])
 	require.Greater(t, records["attack"], records["finding"])
 	require.Error(t, auditJSON(failing{}, a))
+}
+
+// The names of all schemes stand beside each other below the bars.
+func TestNamesBelowBars(t *testing.T) {
+	b, err := auditPlot("a.svg", audited(t, audit.Schemes()...))
+	require.NoError(t, err)
+	ends := make(map[string]float64) // of texts, by their line
+	seen := 0
+	for _, m := range regexp.MustCompile(`<text x="([^"]+)" y="([^"]+)"[^>]*font-size:([0-9]+)px">((?:mope|boldyreva|wozniak|kerschbaum)[^<]*)`).FindAllSubmatch(b, -1) {
+		at, err := strconv.ParseFloat(string(m[1]), 64)
+		require.NoError(t, err)
+		size, err := strconv.ParseFloat(string(m[3]), 64)
+		require.NoError(t, err)
+		style, line := draw.New("", "").X.Tick.Label, string(m[2])
+		style.Font.Size = vg.Points(size)
+		require.Greater(t, at, ends[line], "%s", m[4])
+		ends[line] = at + style.Width(string(m[4])).Points()
+		seen++
+	}
+	require.Equal(t, 3*len(audit.Schemes()), seen, "two plots of bars, and a legend")
 }
 
 func TestAuditPlot(t *testing.T) {
