@@ -545,7 +545,7 @@ func TestColumnsThatAreNotThere(t *testing.T) {
 		{"a|b\n1|2\n", "a", "--delimiter '|'", ""},
 		{"a;b\n1;2\n", "1", "--delimiter ';'", ""},
 		{"a,b \n1,2\n", "c ", `has no column "c"; it has a, "b "`, ""},
-		{"H\xf6he,b\n1,2\n", "Höhe", `has no column "Höhe" (its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say)`, "\xf6"},
+		{"H\xf6he,b\n1,2\n", "Höhe", `has no column "Höhe" (its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f WINDOWS-1252 -t UTF-8', say)`, "\xf6"},
 		{"a,a,b\x1b[2J\n1,2,3\n", "a", `has 2 columns named "a"`, "\x1b"},
 	} {
 		_, _, err := read(t, test.text, test.column, CSVOptions{})

@@ -217,7 +217,7 @@ func (s *CSVSource) namesHave(name string) int {
 func (s *CSVSource) noColumn(column string) error {
 	what := fmt.Sprintf("has no column %q", column)
 	if slices.ContainsFunc(s.names, func(name string) bool { return !utf8.ValidString(name) }) {
-		what += " (its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say)"
+		what += " (its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f WINDOWS-1252 -t UTF-8', say)"
 	}
 	if _, err := strconv.Atoi(column); err == nil {
 		return fmt.Errorf("%w: %s has %s, none is named or numbered %s%s", ErrInput, s.path, show.Counted(len(s.names), "column"), column, s.otherDelimiter())

@@ -202,7 +202,7 @@ func TestRefusedTexts(t *testing.T) {
 		{"uuid", "4711", "not a UUID", nil, nil},
 		{"ipv4", "::1", "not an IPv4 address", nil, nil},
 		{"ipv6", "fe80::1%eth0", "not an IPv6 address without zone", nil, nil},
-		{"string", "a\xff", "not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say", nil, nil},
+		{"string", "a\xff", "not in UTF-8: write the file in UTF-8 first, with 'iconv -f WINDOWS-1252 -t UTF-8', say", nil, nil},
 		{"int64", "", "no value", nil, nil},
 	} {
 		_, err := columnOf(t, test.typ, test.flags...).Parse(test.text)

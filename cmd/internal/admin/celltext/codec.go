@@ -462,7 +462,7 @@ func wholeIsExact(text string, x float64, bits int, name string) error {
 }
 
 // errUTF8 is the error of a text in another encoding.
-var errUTF8 = errors.New("not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
+var errUTF8 = errors.New("not in UTF-8: write the file in UTF-8 first, with 'iconv -f WINDOWS-1252 -t UTF-8', say")
 
 func text() codec {
 	taken := func(v string) error {

@@ -259,7 +259,7 @@ func (s *scanner) cut(err error) error {
 var (
 	errNested   = errors.New("an array or object, which no column does: write it as a text, or leave the field out with --ignore")
 	errNoNumber = errors.New(`NaN or Infinity, which JSON does not have: write "NaN" or "Infinity" in quotes for a column of floating point numbers, or null`)
-	errUTF8     = errors.New("a text that is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
+	errUTF8     = errors.New("a text that is not in UTF-8: write the file in UTF-8 first, with 'iconv -f WINDOWS-1252 -t UTF-8', say")
 )
 
 // pass goes to the end of a value that is not read, which may be an array or object.

@@ -27,7 +27,7 @@ func (h heading) check(fields []string) (unnamed []int, err error) {
 	at := make(map[string]int, len(fields))
 	for i, name := range fields {
 		if h.text && !utf8.ValidString(name) {
-			return nil, errors.New("its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
+			return nil, errors.New("its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f WINDOWS-1252 -t UTF-8', say")
 		}
 		first, again := at[name]
 		switch {
