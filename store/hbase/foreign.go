@@ -50,7 +50,7 @@ func (d *DB) Foreign(ctx context.Context, name string) (*Foreign, error) {
 	case err != nil:
 		return nil, d.fail(ctx, "open table "+name, err)
 	case schema == nil:
-		return nil, fmt.Errorf("hbase: open table %s: %w", name, driver.ErrNoFamily)
+		return nil, fmt.Errorf("hbase: %w: there is no table %s; one of a namespace is NAMESPACE:TABLE", driver.ErrNoFamily, name)
 	case attribute(schema, layoutAttribute) != "":
 		return nil, fmt.Errorf("hbase: %w: table %s is one of this library already", driver.ErrLayout, name)
 	}

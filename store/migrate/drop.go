@@ -46,7 +46,7 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 		return nil, fmt.Errorf("%w: the source is gone, and nobody has looked for rows that it got after the cut-over: say that they are given up", ErrDiffers)
 	case errors.Is(err, driver.ErrNoFamily): // somebody else has dropped it
 	case rec.Verified == 0 && !late && rec.Verify.Over():
-		return nil, fmt.Errorf("%w: %d rows of the source were written after the cut-over, which a verification lists: write them into the table and verify it "+
+		return nil, fmt.Errorf("%w: rows of the source were written after the cut-over, %d in all, which a verification lists: write them into the table and verify it "+
 			"again, or say that they are given up", ErrDiffers, rec.Verify.Rows.Differs+rec.Verify.Rows.Refused)
 	case rec.Verified == 0 && !late:
 		return nil, fmt.Errorf("%w: verify it again, now that the source receives no writes", ErrDiffers)
@@ -96,7 +96,7 @@ func (m *Migration) noneLate(ctx context.Context, rec catalogue.Migration, late 
 		return p.scan(ctx, inspect.Part{Index: 0, Of: 1}, func(found []Found) error { return p.late(ctx, rec, found) })
 	})
 	if err == nil && p.rows.Differs > 0 && !late {
-		err = fmt.Errorf("%w: %d rows of the source were written after the cut-over, so that they went past the wrapper: write them into the table, "+
+		err = fmt.Errorf("%w: rows of the source were written after the cut-over, %d in all, so that they went past the wrapper: write them into the table, "+
 			"or say that they are given up", ErrDiffers, p.rows.Differs)
 	}
 	return err

@@ -27,7 +27,7 @@ var (
 	ErrCutOver = errors.New("migrate: the table has been cut over: write to it, and no longer to the source")
 
 	// ErrPaused is returned by copies and verifications while a migration is paused. What was done stays.
-	ErrPaused = errors.New("migrate: the migration is paused")
+	ErrPaused = errors.New("migrate: the migration is paused: resume it first")
 
 	// ErrSource is returned when the source is not the one that was prepared, or has changed its schema since.
 	ErrSource = errors.New("migrate: the source is not what was prepared")

@@ -182,11 +182,11 @@ func (m *migration) printPlan(p migrate.Plan, begun bool, at string) error {
 		about = "at least"
 	}
 	if p.Rows > 0 {
-		lines = append(lines, fmt.Sprintf("The source has %s %s rows in %s bytes.", about, show.Count(int(p.Rows)), show.Count(int(p.Bytes))))
+		lines = append(lines, fmt.Sprintf("The source has %s %s %s in %s bytes.", about, show.Count(int(p.Rows)), show.Plural(int(p.Rows), "row"), show.Count(int(p.Bytes))))
 	}
 	if p.Space > 0 {
 		lines = append(lines, fmt.Sprintf("The table will take %s %s bytes. One process copies %[1]s %[3]v, if writing takes as long as reading and encrypting.",
-			about, show.Count(int(p.Space)), p.Time.Round(time.Second)))
+			about, show.Count(int(p.Space)), max(p.Time.Round(time.Second), time.Second)))
 	}
 	if p.Refused > 0 {
 		lines = append(lines, fmt.Sprintf("Of the first %d rows the table does not take %d: 'rangecrypt migrate copy' lists such rows. The first: %s.", p.Sampled, p.Refused, printable(p.Reason)))

@@ -128,6 +128,7 @@ func TestMigrateCommands(t *testing.T) {
 	step(exit.Failed, "begin with prepare", "copy")
 	step(exit.OK, "Before drop: Remove snapshots.", "prepare", "--plan")
 	step(exit.OK, "The source has about 100 rows", "prepare", "--plan")
+	step(exit.OK, "One process copies about 1s, if", "prepare", "--plan")
 	source.few = true
 	step(exit.OK, "The source has at least 100 rows", "prepare", "--plan")
 	step(exit.OK, `"at_least":true`, "prepare", "--plan", "--json")
@@ -146,7 +147,7 @@ func TestMigrateCommands(t *testing.T) {
 	step(exit.OK, "copied: 33 % of the source so far; in the parts that are done: 34 copied, 0 equal\n", "status")
 	step(exit.OK, "is paused", "pause")
 	step(exit.OK, "next: resume", "status")
-	step(exit.Failed, "is paused", "copy")
+	step(exit.Failed, "is paused: resume it first", "copy")
 	step(exit.OK, "may be copied", "resume")
 	source.odd = true
 	step(exit.Failed, "\n1 row: migrate: the table does not take what the source has: its key is odd\n", "copy")

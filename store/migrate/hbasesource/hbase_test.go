@@ -174,6 +174,7 @@ func TestScansAndReads(t *testing.T) {
 	require.NotEqual(t, before, after)
 	_, err = (&Source{db: of.db, name: "nothing_" + of.name, mapping: of.mapping}).Describe(ctx)
 	require.ErrorIs(t, err, driver.ErrNoFamily)
+	require.ErrorContains(t, err, "there is no table nothing_")
 }
 
 // Rows whose bytes are no values are refused, each with a reason that has none of them; rows whose cells expire say when.
