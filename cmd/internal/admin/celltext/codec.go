@@ -400,7 +400,7 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 			if v != v {
 				return textOfNaN(v), nil
 			}
-			return f.shown(strconv.FormatFloat(float64(v), 'g', -1, bits)), nil
+			return f.shown(string(appendFloat(nil, float64(v), bits))), nil
 		},
 	}
 }
