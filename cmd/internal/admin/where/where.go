@@ -101,7 +101,7 @@ func Parse(text string, decimalComma bool) (*Node, error) {
 	p := &parser{text: text, next: all, comma: decimalComma}
 	n, err := p.list(Or)
 	if err == nil && p.next[0].kind != end {
-		hint := ""
+		hint := p.noTime()
 		if p.keyword() == "," && p.next[1].kind == bare {
 			hint = "; a number has a point before its fraction, or a comma with --decimal-comma"
 			if p.comma {
@@ -138,9 +138,17 @@ func (p *parser) take(what string) bool {
 
 func (p *parser) need(what, why string) error {
 	if !p.take(what) {
-		return p.errorf("%s is needed here%s", what, why)
+		return p.errorf("%s is needed here%s%s", what, why, p.noTime())
 	}
 	return nil
+}
+
+// noTime says how a time is written of which only the day was read.
+func (p *parser) noTime() string {
+	if p.next[0].kind == bare && strings.Contains(p.next[0].text, ":") {
+		return "; a time with a blank in it is put in quotation marks"
+	}
+	return ""
 }
 
 // list reads conditions with one operator between them: with Or those of And, and with And single ones.

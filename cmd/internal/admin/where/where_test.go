@@ -87,6 +87,8 @@ func TestErrors(t *testing.T) {
 		{"5 = a", "5", "the name of a column is needed here, and a value after its operator; a name that begins with no letter is put in backquotes: `5`"},
 		{"in = 1", "in", "the name of a column is needed here; one that is a keyword is put in backquotes: `in`"},
 		{"a = 1 b = 2", "b = 2", "and, or, or the end is needed here"},
+		{"a >= 2024-02-29 12:00", "12:00", "and, or, or the end is needed here; a time with a blank in it is put in quotation marks"},
+		{"a between 2024-02-29 12:00 and 2024-03-01", "12:00", "and is needed here, between the two bounds; a time with a blank in it is put in quotation marks"},
 		{"a = 1, b = 2", ", b", "and, or, or the end is needed here"},
 		{"(a = 1", "", ") is needed here, or and, or or"},
 		{"a = 1)", ")", "and, or, or the end is needed here"},
