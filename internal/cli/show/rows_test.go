@@ -1,6 +1,7 @@
 package show
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +28,11 @@ func TestCounted(t *testing.T) {
 	require.Equal(t, "3 indexes", Counted(3, "index"))
 	require.Equal(t, "has", Verb(1, "has", "have"))
 	require.Equal(t, "have", Verb(0, "has", "have"))
+}
+
+func TestFloat(t *testing.T) {
+	for want, v := range map[string]float64{"inf": math.Inf(1), "-inf": math.Inf(-1), "-0.0": math.Copysign(0, -1), "0": 0, "1e+300": 1e300, "0.1": 0.1} {
+		require.Equal(t, want, Float(v, 64))
+	}
+	require.Equal(t, "0.1", Float(float64(float32(0.1)), 32))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -100,6 +101,20 @@ func Count(n int) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return sign + s
+}
+
+// Float returns a number of so many bits as most programs read it: DuckDB and Polars take +Inf for a text, and Python takes -0 of JSON for
+// an integer, of which 0 has no sign.
+func Float(v float64, bits int) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "inf"
+	case math.IsInf(v, -1):
+		return "-inf"
+	case v == 0 && math.Signbit(v):
+		return "-0.0"
+	}
+	return strconv.FormatFloat(v, 'g', -1, bits)
 }
 
 // Plural returns what n of something are called: "row" for 1, "rows" otherwise.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -180,7 +181,7 @@ func float[T ~float32 | ~float64](name string, bits int, typ store.TypeOf[T]) Ki
 			}
 		}
 		return T(x), nil
-	}, func(x T) string { return strconv.FormatFloat(float64(x), 'g', -1, bits) })
+	}, func(x T) string { return show.Float(float64(x), bits) })
 }
 
 // kinds lists the types; names are validated against it and run from it.

@@ -305,23 +305,23 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// A negative zero has a fraction: many readers take -0 for an integer, of which 0 has no sign.
-func TestNegativeZero(t *testing.T) {
-	for typ, zero := range map[string]any{"float32": float32(math.Copysign(0, -1)), "float64": math.Copysign(0, -1)} {
-		for want, flags := range map[string][]string{"-0.0": nil, "-0,0": {"--decimal-comma"}} {
-			c := columnOf(t, typ, flags...)
-			text, err := c.Text(zero)
-			require.NoError(t, err)
-			require.Equal(t, want, text)
-			v, err := c.Parse(text)
-			require.NoError(t, err)
-			require.Equal(t, zero, v)
-			require.Equal(t, fmt.Sprintf("%b", zero), fmt.Sprintf("%b", v), "the sign is kept")
-			written, err := c.AppendJSON(nil, zero)
-			require.NoError(t, err)
-			require.Equal(t, "-0.0", string(written))
-		}
+// Of what other programs take for an integer or a text, where it is written as Go does, the value is kept.
+func TestFloatsForOthers(t *testing.T) {
+	for want, v := range map[string]float64{"-0.0": math.Copysign(0, -1), "inf": math.Inf(1), "-inf": math.Inf(-1)} {
+		c := columnOf(t, "float64")
+		text, err := c.Text(v)
+		require.NoError(t, err)
+		require.Equal(t, want, text)
+		again, err := c.Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, math.Float64bits(v), math.Float64bits(again.(float64)))
 	}
+	text, err := columnOf(t, "float32", "--decimal-comma").Text(float32(math.Copysign(0, -1)))
+	require.NoError(t, err)
+	require.Equal(t, "-0,0", text)
+	written, err := columnOf(t, "float64").AppendJSON(nil, math.Copysign(0, -1))
+	require.NoError(t, err)
+	require.Equal(t, "-0.0", string(written))
 }
 
 // A condition may name a day or a minute of any year.

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 )
@@ -400,7 +401,7 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 			if v != v {
 				return textOfNaN(v), nil
 			}
-			return f.shown(string(appendFloat(nil, float64(v), bits))), nil
+			return f.shown(show.Float(float64(v), bits)), nil
 		},
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
 // AppendJSON appends a value as JSON has it, nil as null. Integers and finite floating point numbers are numbers, and
@@ -33,11 +35,11 @@ func (c *Column) AppendJSON(dst []byte, v any) ([]byte, error) {
 		return strconv.AppendUint(dst, v, 10), nil
 	case float32:
 		if finite(float64(v)) {
-			return appendFloat(dst, float64(v), 32), nil
+			return append(dst, show.Float(float64(v), 32)...), nil
 		}
 	case float64:
 		if finite(v) {
-			return appendFloat(dst, v, 64), nil
+			return append(dst, show.Float(v, 64)...), nil
 		}
 	}
 	text, err := c.Text(v)
@@ -45,14 +47,6 @@ func (c *Column) AppendJSON(dst []byte, v any) ([]byte, error) {
 		return dst, err
 	}
 	return AppendQuoted(dst, text), nil
-}
-
-// appendFloat appends a number of so many bits. A negative zero has a fraction: many readers take -0 for an integer, of which 0 has no sign.
-func appendFloat(dst []byte, v float64, bits int) []byte {
-	if v == 0 && math.Signbit(v) {
-		return append(dst, "-0.0"...)
-	}
-	return strconv.AppendFloat(dst, v, 'g', -1, bits)
 }
 
 func finite(v float64) bool { return !math.IsInf(v, 0) && !math.IsNaN(v) }
