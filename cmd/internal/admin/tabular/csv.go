@@ -23,8 +23,9 @@ type csvReader struct {
 	r       *csvrows.Reader
 	fields  []string
 	unnamed []int
-	ahead   bool // the first row was read, and is one of values
-	cut     bool // the header has no end of line
+	ahead   bool   // the first row was read, and is one of values
+	head    []byte // the first row as it came, if it has the names of several fields
+	cut     bool   // the header has no end of line
 	row     Row
 	end     func()
 }
@@ -49,6 +50,9 @@ func newCSVReader(text io.Reader, s shape, names, ignored []string, end func()) 
 	}
 	c.fields, c.cut = r.Cells(), !r.Ended()
 	r.Blank = len(c.fields) == 1
+	if s.header && len(c.fields) > 1 {
+		c.head = bytes.Clone(r.Raw())
+	}
 	if !s.header {
 		for i := range c.fields {
 			c.fields[i] = strconv.Itoa(i + 1)
@@ -89,6 +93,8 @@ func (c *csvReader) Next() (*Row, error) {
 		return nil, fmt.Errorf("after line %d: %w", c.r.Line, err)
 	case bytes.HasSuffix(c.row.raw, []byte{'\r'}):
 		return nil, &RowError{Row: c.row, Err: fmt.Errorf("it ends with %w", errReturn)}
+	case c.head != nil && bytes.Equal(bytes.TrimPrefix(c.row.raw, []byte("\xef\xbb\xbf")), c.head):
+		return nil, &RowError{Row: c.row, Err: errors.New("it has the names of the fields again, as where files were joined")}
 	case c.r.Len() != len(c.fields):
 		err := fmt.Errorf("it has %d %s, the first row has %d", c.r.Len(), show.Plural(c.r.Len(), "field"), len(c.fields))
 		why := c.r.Others()

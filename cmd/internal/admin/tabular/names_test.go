@@ -191,3 +191,34 @@ func TestCarriageReturns(t *testing.T) {
 		require.Equal(t, want, row.Cells[1].Text)
 	}
 }
+
+// A row of the fields' names comes of files that were joined. In a file of one field it may be a value.
+func TestHeaderAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	for text, rows := range map[string][]string{
+		"id,c\n1,a\nid,c\n2,b\n": {"1", "", "2"}, "\xef\xbb\xbfid,c\r\n1,a\r\n\xef\xbb\xbfid,c\r\n2,b\r\n": {"1", "", "2"},
+		"id,c\nid,\"c\"\n": {"id"}, "id\na\nid\n": {"a", "id"},
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		r, err := (&Input{file: path}).Open([]string{"id", "c"}, nil, nil)
+		require.NoError(t, err)
+		for _, want := range rows {
+			row, err := r.Next()
+			if want == "" {
+				require.ErrorContains(t, err, "it has the names of the fields again, as where files were joined", "%q", text)
+				continue
+			}
+			require.NoError(t, err, "%q", text)
+			require.Equal(t, want, row.Cells[0].Text)
+		}
+		require.NoError(t, r.Close())
+	}
+	require.NoError(t, os.WriteFile(path, []byte("id,c\nid,c\n"), 0o600))
+	r, err := (&Input{file: path, header: "no"}).Open(nil, nil, nil)
+	require.NoError(t, err)
+	defer r.Close()
+	for range 2 {
+		_, err := r.Next()
+		require.NoError(t, err)
+	}
+}
