@@ -297,7 +297,7 @@ func (percentTicks) Ticks(_, _ float64) []plot.Tick {
 const leastError = 1e-6
 
 func errorPlot(a auditReport) (*plot.Plot, error) {
-	p := draw.New("Error of who knows the distribution", "share of the rows with at most this error")
+	p := draw.New("Error of who knows the distribution, in all trials", "share of the rows with at most this error")
 	p.X.Label.Text = "error, as a share of the spread (log scale)"
 	for i, r := range a.Results {
 		line := plotter.XYs{{X: leastError, Y: 0}}

@@ -155,7 +155,7 @@ func TestAuditPlot(t *testing.T) {
 				text.Write(c)
 			}
 		}
-		for _, want := range append([]string{"Read exactly", "Read to within 1 % of the spread", "200 rows of normal int16", "no ciphertext"}, schemes...) {
+		for _, want := range append([]string{"Read exactly", "Read to within 1 % of the spread", "200 rows of normal int16", "no ciphertext", "Error of who knows the distribution, in all trials"}, schemes...) {
 			require.Contains(t, text.String(), want)
 		}
 		b, err = auditPlot("a.PNG", a)
