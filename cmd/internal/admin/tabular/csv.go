@@ -15,7 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
-// errReturn is the error of a row that ends with "\r\r\n", as Python writes it on Windows without newline=”. A reader of CSV would take
+// errReturn is the error of a row that ends with "\r\r\n", as Python writes it on Windows unless its newline is empty. A reader of CSV would take
 // one of these for the end of the last value.
 var errReturn = errors.New(`a carriage return too many: remove it first, with "sed 's/\r\r$/\r/'", say`)
 

@@ -170,7 +170,7 @@ func TestNestedParquet(t *testing.T) {
 	require.Zero(t, rows)
 }
 
-// A carriage return too many, as Python writes it on Windows without newline=”, is no part of the last value.
+// A carriage return too many, as Python writes it on Windows unless its newline is empty, is no part of the last value.
 func TestCarriageReturns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.csv")
 	const says = `a carriage return too many: remove it first, with "sed 's/\r\r$/\r/'", say`
