@@ -65,6 +65,9 @@ type KeyCount struct {
 	ID     string // of the key, in hex
 	Newest bool   // it seals what is written from now on
 	Cells  int
+
+	// Deleted of the cells are what deleted rows of a table with Schema.Conditional leave: they have no values.
+	Deleted int
 }
 
 // A SearchCount is how much is found by one search key.

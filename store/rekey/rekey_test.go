@@ -127,6 +127,29 @@ func TestReplace(t *testing.T) {
 	})
 }
 
+// What deleted rows of a conditional table leave keeps its key. It is counted for itself, as it has no values.
+func TestReplaceWithDeletedRows(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		ctx, st := t.Context(), open(t, kind.Open(t, nil))
+		schema := readings
+		schema.Conditional = true
+		tbl, err := st.Create(ctx, schema)
+		require.NoError(t, err)
+		for i := range int64(5) {
+			require.NoError(t, tbl.Put(ctx, store.Row{"device": 1, "at": i}))
+		}
+		require.NoError(t, tbl.Delete(ctx, store.Row{"device": 1, "at": 2}, store.Row{"device": 1, "at": 3}))
+		list := rekey.All(describe(t, st))
+		require.Equal(t, 2, under(t, st, "readings", list).Deleted)
+		require.NoError(t, rekey.Replace(ctx, st, "readings", list, true, true))
+		_, err = tbl.Convert(ctx, nil)
+		require.NoError(t, err)
+		require.Equal(t, rekey.Under{Cells: 2, Deleted: 2, Rows: 10}, under(t, st, "readings", list))
+		require.NoError(t, tbl.Put(ctx, store.Row{"device": 1, "at": 2}))
+		require.Equal(t, rekey.Under{Cells: 1, Deleted: 1, Rows: 10}, under(t, st, "readings", list))
+	})
+}
+
 // Whoever dies at any call of a rekeying, or is told nothing, leaves what the next one ends: each key is replaced once.
 func TestReplaceThatIsInterrupted(t *testing.T) {
 	for name, fault := range map[string]drivertest.Fault{

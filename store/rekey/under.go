@@ -5,6 +5,7 @@ import "github.com/rangecrypt/rangecrypt/store/inspect"
 // An Under is how much is under listed keys.
 type Under struct {
 	Cells   int // that they sealed
+	Deleted int // of these cells, what deleted rows of conditional tables leave, without values: it stays until the row is put again
 	Entries int // index entries of columns that are found by them
 	Rows    int // whose row keys have parts that are found by them, counted for each part
 	Records int // of indexes of schemes
@@ -12,7 +13,8 @@ type Under struct {
 
 // Add adds what is under keys of another table.
 func (u *Under) Add(other Under) {
-	u.Cells, u.Entries, u.Rows, u.Records = u.Cells+other.Cells, u.Entries+other.Entries, u.Rows+other.Rows, u.Records+other.Records
+	u.Cells, u.Deleted, u.Entries = u.Cells+other.Cells, u.Deleted+other.Deleted, u.Entries+other.Entries
+	u.Rows, u.Records = u.Rows+other.Rows, u.Records+other.Records
 }
 
 // Under returns how much of a table is under listed keys, as use counts it. Keys of tenants' rows count as the keys of the tenants that they
@@ -37,7 +39,7 @@ func (l List) Under(d inspect.Database, t inspect.Table, use inspect.KeyUse) (u 
 			nth++
 		}
 		if l[id] {
-			u.Cells += k.Cells
+			u.Cells, u.Deleted = u.Cells+k.Cells, u.Deleted+k.Deleted
 		}
 	}
 	parts := make(map[string]bool)

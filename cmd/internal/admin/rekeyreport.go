@@ -158,7 +158,7 @@ func (r *rekeying) wanted(t inspect.Table, u rekey.Under) string {
 		}
 	}
 	if cells := r.cells; cells && !t.Tenants || r.tenants && t.Tenants {
-		add(u.Cells, "cell")
+		add(u.Cells-u.Deleted, "cell")
 	}
 	if r.search && !t.Tenants && u.Entries > 0 {
 		left = append(left, countedEntries(u.Entries))
@@ -173,6 +173,9 @@ func (r *rekeying) wanted(t inspect.Table, u rekey.Under) string {
 func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
 	if u.Rows > 0 && !t.Tenants {
 		why = r.keptRowKeys()
+	}
+	if u.Deleted > 0 {
+		why = append(why, deletedRows(u.Deleted, t.Tenants))
 	}
 	if t.Tenants && u.Entries+u.Rows > 0 {
 		why = append(why, "what its rows are found by derives from the first key of each tenant, and stays: --into copies all tables into another store")
@@ -193,6 +196,18 @@ func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
 		why = append(why, fmt.Sprintf("the search keys of %s stay: --search replaces them", names(searched)))
 	}
 	return why
+}
+
+// deletedRows says what leaves the cells of n deleted rows behind, which no conversion seals again.
+func deletedRows(n int, tenants bool) string {
+	with := "--row-keys copies the table"
+	if tenants {
+		with = "--into copies all tables"
+	}
+	if n == 1 {
+		return "1 of the cells is what a deleted row leaves, without values, and stays: " + with + " without it"
+	}
+	return fmt.Sprintf("%s of the cells are what deleted rows leave, without values, and stay: %s without them", show.Count(n), with)
 }
 
 // keptRowKeys says what replaces the keys of a row key that are on the list.

@@ -105,6 +105,8 @@ func encodeKeyUse(c *cli.Call, table string, use inspect.KeyUse) error {
 		ID     string `json:"id"`
 		Newest bool   `json:"newest"`
 		Cells  int    `json:"cells"`
+
+		Deleted int `json:"deleted,omitempty"`
 	}
 	type search struct {
 		Tenant  string `json:"tenant,omitempty"`

@@ -3,6 +3,7 @@
 package keyuse
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"slices"
@@ -28,7 +29,7 @@ const mostKeyIDs, mostTenantKeys = 1 << 16, 1 << 18
 func Count(ctx context.Context, tbl *session.Table, progress func(rows int)) (use inspect.KeyUse, rows int, err error) {
 	c := &counter{
 		tbl: tbl, tenants: tbl.Now().Meta.Tenants && !tbl.Bound(), most: mostKeyIDs,
-		cells: make(map[sealedBy]int), entries: make(map[foundBy]int), rows: make(map[pseudonym.Token]int),
+		cells: make(map[sealedBy]int), deleted: make(map[sealedBy]int), entries: make(map[foundBy]int), rows: make(map[pseudonym.Token]int),
 		known: make(map[pseudonym.Token]bool), columns: map[string]bool{string(rowcodec.KeyQualifier): true},
 		indexes: indexes{db: tbl.Database(), units: make(map[string]map[string]int)},
 	}
@@ -64,6 +65,7 @@ type counter struct {
 
 	// What was met, and is not attributed to a key yet.
 	cells   map[sealedBy]int
+	deleted map[sealedBy]int // of the cells, key cells without content
 	entries map[foundBy]int
 	rows    map[pseudonym.Token]int
 
@@ -111,6 +113,9 @@ func (c *counter) cell(of pseudonym.Token, qualifier, value []byte) {
 		return
 	}
 	c.cells[at]++
+	if at.sealed && bytes.Equal(qualifier, rowcodec.KeyQualifier) && len(value) == seal.Overhead {
+		c.deleted[at]++
+	}
 }
 
 // entry counts an index entry of a column.
@@ -245,7 +250,7 @@ func (c *counter) sealers(t *rowcodec.View, of pseudonym.Token) error {
 			id := key.KeyID()
 			at := sealedBy{of, true, string(qualifier), id}
 			c.use.Keys = append(c.use.Keys, inspect.KeyCount{
-				Tenant: t.TenantName(), Column: column, ID: hex.EncodeToString(id[:]), Newest: current && i == 0, Cells: c.cells[at],
+				Tenant: t.TenantName(), Column: column, ID: hex.EncodeToString(id[:]), Newest: current && i == 0, Cells: c.cells[at], Deleted: c.deleted[at],
 			})
 			delete(c.cells, at)
 		}
