@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // ErrExists is the error about a file that must not be replaced.
@@ -98,6 +99,19 @@ func Create(name string, replace bool) (*File, error) {
 	}
 	return f, nil
 }
+
+// Write writes on. The reader of a pipe that is named has to read all of it: if it ends before, that is an error, and none that is
+// [syscall.EPIPE], as of a standard output of which somebody has seen enough.
+func (f *File) Write(b []byte) (int, error) {
+	n, err := f.File.Write(b)
+	if fd, open := descriptor(f.shown); errors.Is(err, syscall.EPIPE) && (!open || fd != 1) {
+		err = fmt.Errorf("%s: its reader ended before everything was written to it", f.shown)
+	}
+	return n, err
+}
+
+// WriteString is Write of a string.
+func (f *File) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
 
 // Regular reports whether the file is a regular one, and no device or pipe.
 func (f *File) Regular() bool { return f.place != "" }
