@@ -294,6 +294,20 @@ func TestOpenRefusesNewerFamilies(t *testing.T) {
 	}
 }
 
+// A file, such as a master key, is no store, and the error says what one is.
+func TestOpenRefusesFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "app.key")
+	require.NoError(t, os.WriteFile(file, []byte("kept"), 0o600))
+	for _, exists := range []bool{false, true} {
+		_, err := Open(file, &Options{MustExist: exists})
+		require.ErrorIs(t, err, driver.ErrLayout)
+		require.ErrorContains(t, err, "it is no directory; name one, or a new one")
+		kept, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, "kept", string(kept))
+	}
+}
+
 func TestOpenRefusesNewerEngines(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, mustOpen(t, dir, nil).Close())

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
@@ -256,6 +257,8 @@ func (r *fileRecord) finish() error {
 func readFormat(fsys vfs.FS, dir string) (*fileRecord, error) {
 	names, err := fsys.List(dir)
 	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%w: it is no directory; name one, or a new one", driver.ErrLayout)
 	case err != nil:
 		return nil, err
 	case slices.Contains(names, formatName):
