@@ -283,10 +283,16 @@ var namespaceName = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
 
 // checkPebble refuses what would be a URL with a login: a folder is not named so, and what is there may be a password.
 func checkPebble(name string) error {
-	if strings.HasPrefix(name, "//") && strings.Contains(name, "@") {
+	folder, server := strings.CutPrefix(name, "//")
+	switch {
+	case !server:
+		return nil
+	case strings.Contains(folder, "@"):
 		return errors.New("it has a login before a host, which is not shown, and an embedded store has neither: name its folder")
+	case strings.HasPrefix(folder, "/"):
+		return nil
 	}
-	return nil
+	return fmt.Errorf("it begins as the name of a server, and would be the folder /%s: write pebble:%[1]s, or pebble:/%[1]s", folder)
 }
 
 func checkCassandra(name string) error {

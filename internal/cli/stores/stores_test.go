@@ -30,6 +30,9 @@ func TestLoginsOfNoServer(t *testing.T) {
 	require.EqualError(t, Check("pebble://bob:hunter2@m"),
 		`store "pebble://...": it has a login before a host, which is not shown, and an embedded store has neither: name its folder; it is pebble:DIR`)
 	require.NoError(t, Check("pebble:a@b"))
-	require.NoError(t, Check("pebble://m"))
+	require.NoError(t, Check("pebble:///m"))
+	require.NoError(t, Check("pebble:m//"))
+	require.EqualError(t, Check("pebble://m/x"),
+		`store "pebble://m/x": it begins as the name of a server, and would be the folder /m/x: write pebble:m/x, or pebble:/m/x; it is pebble:DIR`)
 	require.Equal(t, "pebble:a@b", Shown("pebble:a@b"))
 }
