@@ -247,6 +247,31 @@ func TestPagesGoOnAcrossChange(t *testing.T) {
 	})
 }
 
+// A token that is not that of the query is said to be so while the column that drives it is being changed, too: all rows, which
+// are tried then, have no order to go on in.
+func TestWrongTokensAcrossChange(t *testing.T) {
+	st := open(t, testdb.All[0].Open(t, nil))
+	columns := numbers("mope", "wozniak")
+	w := newChanging(t, st, columns[:1])
+	q := store.Query{Where: store.Int32.Field("v").AtLeast(-20), Limit: 9, Reverse: true}
+	_, token, err := w.tbl.Page(background, q)
+	require.NoError(t, err)
+	require.NoError(t, st.Alter(background, "t", store.ChangeColumn(columns[1])))
+	for _, wrong := range []store.Query{
+		{Where: q.Where, PageToken: token[:len(token)-1]},
+		{Where: store.Int32.Field("v").AtLeast(-19), PageToken: token},
+	} {
+		wrong.Limit, wrong.Reverse = q.Limit, true
+		_, _, err := w.tbl.Page(background, wrong)
+		require.ErrorIs(t, err, store.ErrToken)
+		_, err = w.tbl.Explain(background, wrong)
+		require.ErrorIs(t, err, store.ErrToken)
+	}
+	q.PageToken = token
+	_, _, err = w.tbl.Page(background, q)
+	require.NoError(t, err)
+}
+
 // Where rows have no postings of before, or those have no order, the column drives no query until all are converted.
 func TestChangedColumnWaits(t *testing.T) {
 	for _, columns := range [][]store.Column{

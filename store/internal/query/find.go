@@ -124,7 +124,7 @@ func withoutDamaged(ctx context.Context, t *engine.Engine, q *Selection, do func
 		again, err := do(t)
 		token, d := errors.Is(err, fault.ErrToken), new(forms.DamagedError)
 		switch {
-		case token && before != nil:
+		case before != nil && (token || errors.Is(before, fault.ErrToken) && errors.Is(err, driver.ErrRange)): // without them there is no order
 			return before
 		case token && !q.RequireIndex && len(forms.Changing(t.View)) > 0: // of a page that may have come without such a column
 			q.without = forms.Changing(t.View)
