@@ -176,7 +176,7 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 		d.own = true
 		d.client = gohbase.NewClient(quorum,
 			gohbase.ZookeeperRoot(d.root), gohbase.ZookeeperTimeout(d.zkTimeout), gohbase.ZooKeeperDialer(d.noting(d.gate.DialZooKeeper)),
-			gohbase.RegionDialer(d.noting(d.gate.DialRegion)), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
+			gohbase.RegionDialer(d.noting(d.gate.DialForClient)), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
 			gohbase.EffectiveUser(d.user), gohbase.RpcQueueSize(queueSize), gohbase.FlushInterval(0))
 	}
 	rpc, ok := d.client.(gohbase.RPCClient)
@@ -225,9 +225,9 @@ func (d *DB) Close() error {
 	if !d.own {
 		return nil
 	}
+	d.gate.Shut()
 	d.client.Close()
-	// Goroutines of the client that look for a region go on after it was closed, until the
-	// region is dead.
+	// Goroutines of the client that look for a region go on after it was closed, until the region is dead.
 	for r := range d.regions {
 		r.MarkDead()
 	}

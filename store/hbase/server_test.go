@@ -197,6 +197,26 @@ func TestCloseWhileGone(t *testing.T) {
 	require.NoError(t, other.Close())
 }
 
+// TestCloseWhileConnecting gives up while the client is connecting to a server: what comes of it later is closed, too.
+func TestCloseWhileConnecting(t *testing.T) {
+	q := quorum(t)
+	leaks(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	given := make(chan struct{})
+	var servers atomic.Int32 // connections to them: the first is our own, and closed at once
+	_, err := Open(ctx, q, &Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !strings.Contains(q, address) && servers.Add(1) == 2 {
+			cancel()
+			<-given
+			ctx = context.WithoutCancel(ctx)
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	close(given)
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualValues(t, 2, servers.Load())
+}
+
 // TestFrozenServer has a server that takes requests and says nothing.
 func TestFrozenServer(t *testing.T) {
 	quorum(t)

@@ -48,6 +48,7 @@ type Gate struct {
 	mu     sync.Mutex
 	denied error                   // why not, since one said so
 	refuse context.CancelCauseFunc // ends an Open that is under way; nil after it
+	shut   bool
 }
 
 // Opening returns a context that ends when a server refuses this client, until done is called.
@@ -94,6 +95,32 @@ func (g *Gate) isOpening() bool {
 // DialRegion makes a connection to a region server or master, DialZooKeeper one to ZooKeeper.
 func (g *Gate) DialRegion(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.watch(ctx, network, address, false)
+}
+
+// Shut says that the client was closed.
+func (g *Gate) Shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+}
+
+func (g *Gate) isShut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shut
+}
+
+// lastWords is how long the client may use a connection that it got after it was closed.
+const lastWords = 2 * time.Second
+
+// DialForClient is DialRegion for the client. A closed one that is connecting to a server goes on until it is connected, again and again
+// where it fails, and keeps the connection for ever. So it gets the connection, which is closed soon after.
+func (g *Gate) DialForClient(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := g.DialRegion(ctx, network, address)
+	if err == nil && g.isShut() {
+		time.AfterFunc(lastWords, func() { conn.Close() })
+	}
+	return conn, err
 }
 
 func (g *Gate) DialZooKeeper(ctx context.Context, network, address string) (net.Conn, error) {
