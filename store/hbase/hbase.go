@@ -157,8 +157,8 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 		d.gate.Dial = new(net.Dialer).DialContext
 	}
 	switch {
-	case quorum == "":
-		return nil, errors.New("hbase: no ZooKeeper quorum given; want host:port, or several separated by commas")
+	case gate.Quorum(quorum) != nil:
+		return nil, gate.Quorum(quorum)
 	case !validNamespace(d.namespace):
 		return nil, fmt.Errorf("hbase: namespace %q: need 1 to 60 characters of a-z, A-Z, 0-9 and '_', and not \"hbase\"", d.namespace)
 	case d.timeout < 0 || d.splits < 0 || d.splits > 4096:

@@ -95,6 +95,14 @@ func TestOpenWithoutServer(t *testing.T) {
 	}
 }
 
+func TestOpenWithoutQuorum(t *testing.T) {
+	for _, q := range []string{"", "127.0.0.1:99999"} {
+		_, err := Open(t.Context(), q, &Options{Timeout: 500 * time.Millisecond})
+		require.ErrorContains(t, err, "ZooKeeper quorum")
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+}
+
 // TestGivenClient uses a client of the caller's, which Close leaves open.
 func TestGivenClient(t *testing.T) {
 	leaks(t)

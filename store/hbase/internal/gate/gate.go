@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +40,26 @@ var Unauthorised = map[string]bool{
 	"AccessControlException": true,
 	"AuthorizationException": true,
 	"BadAuthException":       true,
+}
+
+// Quorum returns an error for the first of the ZooKeeper servers that is not one, as the client reads them: it tries such a one for ever.
+func Quorum(quorum string) error {
+	if quorum == "" {
+		return errors.New("hbase: no ZooKeeper quorum given; want host:port, or several separated by commas")
+	}
+	servers := strings.Split(quorum, ",")
+	for i, server := range servers {
+		host, port, bad := server, "2181", error(nil)
+		if strings.Contains(server, ":") {
+			host, port, bad = net.SplitHostPort(server)
+		}
+		n, badPort := strconv.ParseUint(port, 10, 16)
+		if bad != nil || badPort != nil || n == 0 || host == "" || strings.ContainsAny(host, "/@?#\\ \t\r\n") {
+			return fmt.Errorf("hbase: server %d of %d of the ZooKeeper quorum is not HOST or HOST:PORT: give a name or an IP address, alone or with a port "+
+				"from 1 to 65535, as zk1, zk1:2181 or [::1]:2181, and commas without blanks between several", i+1, len(servers))
+		}
+	}
+	return nil
 }
 
 // A Gate makes connections, and finds out whether a server will never let this client in.
