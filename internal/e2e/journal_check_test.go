@@ -125,6 +125,20 @@ func TestHistoriesOfUnits(t *testing.T) {
 	}
 }
 
+// What is lost among many writes of unknown outcome is found out, and in no more than a moment.
+func TestLostAmongUnknownOutcomes(t *testing.T) {
+	calls := []call{{Kind: putRow, ID64: 1, Begin: 1, End: 2, Note: 7}, {Kind: commitUnit, Unit: "u", Begin: 1, End: 2, Applied: true, Puts: []cell{{"", "a", ""}}}}
+	for i := range int64(40) {
+		calls = append(calls, put(3+i, 0, 7), call{Kind: commitUnit, Unit: "u", Begin: 3 + i, Expect: []cell{{"", fmt.Sprint(i), ""}}, Puts: []cell{{"", fmt.Sprint(i + 1), ""}}})
+	}
+	calls = append(calls, put(50, 51, 8), got(52, 53, 6), call{Kind: commitUnit, Unit: "u", Begin: 50, End: 51, Applied: true, Expect: []cell{{"", "a", ""}}, Puts: []cell{{"", "b", ""}}},
+		call{Kind: readUnit, Unit: "u", Begin: 52, End: 53, Slice: &driver.Slice{Only: [][]byte{{}}}, Cells: []cell{{"", "c", ""}}})
+	v := hand(calls...).judge()
+	require.Len(t, v.wrong, 2)
+	require.Contains(t, v.wrong[0], "row 1: its 43 calls are Illegal")
+	require.Contains(t, v.wrong[1], "unit u: its 43 calls are Illegal")
+}
+
 // loadMemory has three clients with two goroutines each use a database in memory for a while, which
 // may be broken, and returns what is found to be wrong.
 func loadMemory(t *testing.T, seed uint64, steps int, kind tableKind, how string, crashes bool) []string {

@@ -258,8 +258,10 @@ func searched(ops []porcupine.Operation, calls []call) (out []porcupine.Operatio
 		}
 	}
 	out = slices.Clone(writes)
+	var last int64
 	for i := range calls {
 		c := &calls[i]
+		last = max(last, c.Begin, c.End)
 		if c.writes() || c.End == 0 || c.Kind == missRow && meets(operation(*c), writes) {
 			continue
 		}
@@ -267,7 +269,7 @@ func searched(ops []porcupine.Operation, calls []call) (out []porcupine.Operatio
 			porcupine.Operation{ClientId: c.Client, Input: moment{c, true}, Call: c.Begin, Return: c.Begin},
 			porcupine.Operation{ClientId: c.Client, Input: moment{c, false}, Call: c.End, Return: c.End})
 	}
-	return out
+	return append(out, porcupine.Operation{Input: over{}, Call: last + 1, Return: last + 1})
 }
 
 // A moment is the beginning or the end of a read.
@@ -281,7 +283,12 @@ type moment struct {
 type searchState struct {
 	object any
 	open   []openRead
+	over   bool
 }
+
+// An over is when all calls have ended. A write of unknown outcome stands before it only where it changes something: where it changes
+// nothing, it may as well be one that was never applied. All of these stand after it, so that there is one place for them in place of many.
+type over struct{}
 
 type openRead struct {
 	read  *call
@@ -294,30 +301,39 @@ func model(init any, write func(state any, c call, known bool) (bool, any), righ
 		Init: func() any { return searchState{object: init} },
 		Step: func(state, input, known any) (bool, any) {
 			s := state.(searchState)
-			m, isMoment := input.(moment)
-			switch {
-			case !isMoment:
-				ok, object := write(s.object, input.(call), known.(bool))
+			switch m := input.(type) {
+			case over:
+				s.over = true
+				return true, s
+			case call:
+				if s.over {
+					return true, s
+				}
+				ok, object := write(s.object, m, known.(bool))
 				if !ok || object == s.object { // what reads see is as before
-					return ok, s
+					return ok && known.(bool), s
 				}
-				open := slices.Clone(s.open)
-				for i, o := range open {
-					open[i].right = o.right || right(object, o.read)
+				s.object, s.open = object, slices.Clone(s.open)
+				for i, o := range s.open {
+					s.open[i].right = o.right || right(object, o.read)
 				}
-				return true, searchState{object, open}
-			case m.begin:
-				return true, searchState{s.object, append(slices.Clip(s.open), openRead{m.read, right(s.object, m.read)})}
+				return true, s
+			}
+			m := input.(moment)
+			if m.begin {
+				s.open = append(slices.Clip(s.open), openRead{m.read, right(s.object, m.read)})
+				return true, s
 			}
 			at := slices.Index(s.open, openRead{m.read, true})
 			if at < 0 {
 				return false, s
 			}
-			return true, searchState{s.object, slices.Delete(slices.Clone(s.open), at, at+1)}
+			s.open = slices.Delete(slices.Clone(s.open), at, at+1)
+			return true, s
 		},
 		Equal: func(a, b any) bool {
 			x, y := a.(searchState), b.(searchState)
-			return slices.Equal(x.open, y.open) && equal(x.object, y.object)
+			return x.over == y.over && slices.Equal(x.open, y.open) && equal(x.object, y.object)
 		},
 		// Without it, all states after the same calls are compared with each other.
 		Hash: func(state any) uint64 {
