@@ -64,6 +64,10 @@ func (g *gathered) send() {
 		runtime.Gosched() // goroutines that can run write first
 		g.mu.Lock()
 		sent, g.waiting = g.waiting, sent[:0]
+		select {
+		case <-g.more: // of what was written since
+		default:
+		}
 		g.room.Broadcast()
 		g.mu.Unlock()
 		if _, err := g.Conn.Write(sent); err != nil {

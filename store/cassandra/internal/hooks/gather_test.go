@@ -100,6 +100,19 @@ func TestGatheredWritersWait(t *testing.T) {
 	})
 }
 
+// A neverEmpty connection is never asked to send nothing.
+type neverEmpty struct {
+	net.Conn
+	t *testing.T
+}
+
+func (c *neverEmpty) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		c.t.Error("nothing is sent")
+	}
+	return c.Conn.Write(b)
+}
+
 // TestGatheredInOrder has many goroutines write parts of different lengths, one at a time as gocql does, over TCP.
 func TestGatheredInOrder(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +120,7 @@ func TestGatheredInOrder(t *testing.T) {
 	defer listener.Close()
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	require.NoError(t, err)
-	g := Gather(conn)
+	g := Gather(&neverEmpty{Conn: conn, t: t})
 	other, err := listener.Accept()
 	require.NoError(t, err)
 	defer other.Close()
