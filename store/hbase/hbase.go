@@ -156,9 +156,9 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	if o.Dial == nil {
 		d.gate.Dial = new(net.Dialer).DialContext
 	}
-	switch {
-	case gate.Quorum(quorum) != nil:
-		return nil, gate.Quorum(quorum)
+	switch err := gate.Quorum(quorum); {
+	case err != nil:
+		return nil, err
 	case !validNamespace(d.namespace):
 		return nil, fmt.Errorf("hbase: namespace %q: need 1 to 60 characters of a-z, A-Z, 0-9 and '_', and not \"hbase\"", d.namespace)
 	case d.timeout < 0 || d.splits < 0 || d.splits > 4096:

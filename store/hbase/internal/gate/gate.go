@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tsuna/gohbase/pb"
@@ -69,7 +70,7 @@ type Gate struct {
 	mu     sync.Mutex
 	denied error                   // why not, since one said so
 	refuse context.CancelCauseFunc // ends an Open that is under way; nil after it
-	shut   bool
+	shut   atomic.Bool
 }
 
 // Opening returns a context that ends when a server refuses this client, until done is called.
@@ -119,17 +120,7 @@ func (g *Gate) DialRegion(ctx context.Context, network, address string) (net.Con
 }
 
 // Shut says that the client was closed.
-func (g *Gate) Shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.shut = true
-}
-
-func (g *Gate) isShut() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.shut
-}
+func (g *Gate) Shut() { g.shut.Store(true) }
 
 // lastWords is how long the client may use a connection that it got after it was closed.
 const lastWords = 2 * time.Second
@@ -138,7 +129,7 @@ const lastWords = 2 * time.Second
 // where it fails, and keeps the connection for ever. So it gets the connection, which is closed soon after.
 func (g *Gate) DialForClient(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := g.DialRegion(ctx, network, address)
-	if err == nil && g.isShut() {
+	if err == nil && g.shut.Load() {
 		time.AfterFunc(lastWords, func() { conn.Close() })
 	}
 	return conn, err
