@@ -104,7 +104,10 @@ func Create(name string, replace bool) (*File, error) {
 // [syscall.EPIPE], as of a standard output of which somebody has seen enough.
 func (f *File) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
-	if fd, open := descriptor(f.shown); errors.Is(err, syscall.EPIPE) && (!open || fd != 1) {
+	if !errors.Is(err, syscall.EPIPE) {
+		return n, err
+	}
+	if fd, open := descriptor(f.shown); !open || fd != 1 {
 		err = fmt.Errorf("%s: its reader ended before everything was written to it", f.shown)
 	}
 	return n, err
