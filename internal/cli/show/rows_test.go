@@ -30,9 +30,9 @@ func TestCounted(t *testing.T) {
 	require.Equal(t, "have", Verb(0, "has", "have"))
 }
 
-func TestFloat(t *testing.T) {
+func TestAppendFloat(t *testing.T) {
 	for want, v := range map[string]float64{"inf": math.Inf(1), "-inf": math.Inf(-1), "-0.0": math.Copysign(0, -1), "0": 0, "1e+300": 1e300, "0.1": 0.1} {
-		require.Equal(t, want, Float(v, 64))
+		require.Equal(t, "x "+want, string(AppendFloat([]byte("x "), v, 64)))
 	}
-	require.Equal(t, "0.1", Float(float64(float32(0.1)), 32))
+	require.Equal(t, "0.1", string(AppendFloat(nil, float64(float32(0.1)), 32)))
 }

@@ -103,18 +103,18 @@ func Count(n int) string {
 	return sign + s
 }
 
-// Float returns a number of so many bits as most programs read it: DuckDB and Polars take +Inf for a text, and Python takes -0 of JSON for
+// AppendFloat appends a number of so many bits as most programs read it: DuckDB and Polars take +Inf for a text, and Python takes -0 of JSON for
 // an integer, of which 0 has no sign.
-func Float(v float64, bits int) string {
+func AppendFloat(dst []byte, v float64, bits int) []byte {
 	switch {
 	case math.IsInf(v, 1):
-		return "inf"
+		return append(dst, "inf"...)
 	case math.IsInf(v, -1):
-		return "-inf"
+		return append(dst, "-inf"...)
 	case v == 0 && math.Signbit(v):
-		return "-0.0"
+		return append(dst, "-0.0"...)
 	}
-	return strconv.FormatFloat(v, 'g', -1, bits)
+	return strconv.AppendFloat(dst, v, 'g', -1, bits)
 }
 
 // Plural returns what n of something are called: "row" for 1, "rows" otherwise.

@@ -181,7 +181,7 @@ func float[T ~float32 | ~float64](name string, bits int, typ store.TypeOf[T]) Ki
 			}
 		}
 		return T(x), nil
-	}, func(x T) string { return show.Float(float64(x), bits) })
+	}, func(x T) string { return string(show.AppendFloat(nil, float64(x), bits)) })
 }
 
 // kinds lists the types; names are validated against it and run from it.

@@ -401,7 +401,7 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 			if v != v {
 				return textOfNaN(v), nil
 			}
-			return f.shown(show.Float(float64(v), bits)), nil
+			return f.shown(string(show.AppendFloat(nil, float64(v), bits))), nil
 		},
 	}
 }

@@ -35,11 +35,11 @@ func (c *Column) AppendJSON(dst []byte, v any) ([]byte, error) {
 		return strconv.AppendUint(dst, v, 10), nil
 	case float32:
 		if finite(float64(v)) {
-			return append(dst, show.Float(float64(v), 32)...), nil
+			return show.AppendFloat(dst, float64(v), 32), nil
 		}
 	case float64:
 		if finite(v) {
-			return append(dst, show.Float(v, 64)...), nil
+			return show.AppendFloat(dst, v, 64), nil
 		}
 	}
 	text, err := c.Text(v)
