@@ -2,6 +2,7 @@
 package secretfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,9 @@ import (
 	"syscall"
 )
 
+// ErrUTF16 is of a file in another character set than is read.
+var ErrUTF16 = errors.New("is in UTF-16, as some shells and editors of Windows write it: write it in UTF-8")
+
 // A Kind is what a file holds, in words for errors.
 type Kind struct {
 	Name   string // as "key file"
@@ -21,7 +25,8 @@ type Kind struct {
 }
 
 // Read returns the beginning of a file, [Kind.Most] bytes and one. On all systems but Windows, a file that others than
-// its owner may read or change is refused. One that does not exist is [fs.ErrNotExist]. No error holds any of its text.
+// its owner may read or change is refused, and one in UTF-16 is [ErrUTF16]. The mark of UTF-8, with which some editors begin a file, is
+// left out. One that does not exist is [fs.ErrNotExist]. No error holds any of its text.
 func Read(name string, k Kind) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // of a pipe, the first writer is not waited for
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,11 +53,16 @@ func Read(name string, k Kind) ([]byte, error) {
 		return nil, fmt.Errorf("%s %s has mode %04o: others may read or change it; do 'chmod 600 %[2]s', and %[4]s if somebody may have read it",
 			k.Name, name, mode, k.Remedy)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, int64(k.Most)+1))
+	const mark = "\xef\xbb\xbf"
+	text, err := io.ReadAll(io.LimitReader(f, int64(len(mark)+k.Most)+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the %s: %w", k.Name, err)
 	}
-	return text, nil
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return nil, fmt.Errorf("%s %s %w", k.Name, name, ErrUTF16)
+	}
+	text = bytes.TrimPrefix(text, []byte(mark))
+	return text[:min(len(text), k.Most+1)], nil
 }
 
 // named reports whether a pipe is one of a file system, whose writer may never come. A shell makes the others, such as that of

@@ -23,10 +23,22 @@ func TestRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "secret", string(text))
 
-	require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("x", 20)), 0o600))
+	for _, mark := range []string{"", "\xef\xbb\xbf"} {
+		require.NoError(t, os.WriteFile(name, []byte(mark+strings.Repeat("x", 20)), 0o600))
+		text, err = Read(name, kind)
+		require.NoError(t, err)
+		require.Equal(t, "xxxxxxxxx", string(text))
+	}
+
+	require.NoError(t, os.WriteFile(name, []byte("\xef\xbb\xbfsecret"), 0o600))
 	text, err = Read(name, kind)
 	require.NoError(t, err)
-	require.Len(t, text, 9)
+	require.Equal(t, "secret", string(text))
+	for _, mark := range []string{"\xff\xfes\x00", "\xfe\xff\x00s"} {
+		require.NoError(t, os.WriteFile(name, []byte(mark), 0o600))
+		_, err = Read(name, kind)
+		require.ErrorIs(t, err, ErrUTF16)
+	}
 
 	_, err = Read(filepath.Dir(name), kind)
 	require.ErrorContains(t, err, " is a folder; name the password file in it")

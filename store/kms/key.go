@@ -15,11 +15,14 @@ import (
 )
 
 // ReadFile reads a master key from a file as [WriteFile] makes it: 64 hexadecimal digits, with or
-// without white space around, 128 bytes at most. On all systems but Windows, a file that others than
+// without white space around or a mark of UTF-8 before, 128 bytes at most. On all systems but Windows, a file that others than
 // its owner may read or change is refused, and so is a named pipe, whose writer may never come. One that does not exist is
 // [fs.ErrNotExist].
 func ReadFile(name string) (ope.Key, error) {
 	text, err := secretfile.Read(name, secretfile.Kind{Name: "key file", Remedy: "rotate the key", Most: mostText})
+	if errors.Is(err, secretfile.ErrUTF16) {
+		err = fmt.Errorf("%w: %w", ope.ErrKey, err)
+	}
 	if err != nil {
 		return ope.Key{}, fmt.Errorf("kms: %w", err)
 	}

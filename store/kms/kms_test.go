@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/internal/secretfile"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
@@ -353,6 +354,7 @@ func FuzzKeyFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		require.NoError(t, os.WriteFile(name, text, 0o600))
 		key, err := ReadFile(name)
+		text, marked := bytes.CutPrefix(text, []byte("\xef\xbb\xbf"))
 		digits := string(bytes.TrimSpace(text))
 		if err == nil {
 			require.Equal(t, strings.ToLower(digits)+"\n", Encode(key))
@@ -363,6 +365,10 @@ func FuzzKeyFile(f *testing.F) {
 		require.ErrorIs(t, err, ope.ErrKey)
 		secret, hexErr := hex.DecodeString(digits)
 		require.False(t, hexErr == nil && len(secret) == ope.KeySize && len(text) <= mostText, "a key was refused")
+		if !marked && (bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff"))) {
+			require.Equal(t, "kms: "+ope.ErrKey.Error()+": key file "+name+" "+secretfile.ErrUTF16.Error(), err.Error())
+			return
+		}
 		require.Equal(t, "kms: key file "+name+": "+ope.ErrKey.Error()+": need 64 hexadecimal digits", err.Error(), "whatever the text")
 	})
 }

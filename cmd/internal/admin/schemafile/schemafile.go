@@ -7,6 +7,7 @@
 package schemafile
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -247,6 +249,10 @@ func first(n ast.Node) *token.Token {
 func (r *reader) document(data []byte) ast.Node {
 	if len(data) > MaxBytes {
 		r.errs = append(r.errs, &Error{File: r.file, Err: fmt.Errorf("it has more than %d bytes, which no schema needs", MaxBytes)})
+		return nil
+	}
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		r.errs = append(r.errs, &Error{File: r.file, Err: errors.New("it is no text in UTF-8: write it in UTF-8 first, with 'iconv -f UTF-16 -t UTF-8', say")})
 		return nil
 	}
 	tokens := lexer.Tokenize(strings.TrimPrefix(string(data), "\ufeff")) // which some editors write

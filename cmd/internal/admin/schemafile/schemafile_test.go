@@ -78,6 +78,9 @@ func TestMistakes(t *testing.T) {
 		file string
 		want []string
 	}{
+		{"\xff\xfet\x00", []string{"f: it is no text in UTF-8: write it in UTF-8 first, with 'iconv -f UTF-16 -t UTF-8', say"}},
+		{"t\x00:\x00 \x00", []string{"f: it is no text in UTF-8"}},
+		{"table: caf\xe9", []string{"f: it is no text in UTF-8"}},
 		{"", []string{"f: the file is empty"}},
 		{"# nothing\n", []string{"f: the file is empty"}},
 		{"- a\n- b\n", []string{"f:1:1: need fields, such as table: ..., not a list"}},
