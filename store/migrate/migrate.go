@@ -188,11 +188,11 @@ func (m *Migration) Status(ctx context.Context) (Status, error) {
 	return s, m.failed("status of", err)
 }
 
-func timeOf(milliseconds int64) time.Time {
-	if milliseconds == 0 {
-		return time.Time{}
+func timeOf(milliseconds int64) (t time.Time) {
+	if milliseconds != 0 {
+		t = time.UnixMilli(milliseconds)
 	}
-	return time.UnixMilli(milliseconds)
+	return t
 }
 
 func passOf(p catalogue.MigrationPass) Pass {

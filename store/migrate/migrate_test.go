@@ -507,6 +507,46 @@ func TestDualWriteOutlivesItsContext(t *testing.T) {
 	})
 }
 
+// A row that is deleted in the source alone, since the table could not follow or the application panicked, has all verified again.
+func TestDualWriteThatTheTableMisses(t *testing.T) {
+	for name, write := range map[string]func(s *stage){
+		"source cannot be read": func(s *stage) {
+			s.source.before = func(what string) error {
+				if what == "read" {
+					return driver.ErrUnavailable
+				}
+				return nil
+			}
+			require.ErrorContains(s, s.write(3, nil, 0), "the source has the write, and the table not yet")
+			s.source.before = nil
+		},
+		"panic": func(s *stage) {
+			require.PanicsWithValue(s, "later", func() {
+				_ = s.m.Mirror().Write(s.ctx, []store.Row{{"id": int64(3)}}, func(context.Context) error {
+					require.NoError(s, s.source.change(3, nil, 0))
+					panic("later")
+				})
+			})
+			row, err := s.table.Get(s.ctx, store.Row{"id": int64(3)})
+			require.NoError(s, err)
+			require.Nil(s, row, "the table follows")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // which has the time to look again
+				s := newStage(t, 20, conditional)
+				s.verified()
+				write(s)
+				require.ErrorIs(t, s.m.Cutover(s.ctx), ErrDiffers)
+				require.Equal(t, "copying", s.phase())
+				s.verify(&PassOptions{Repair: true})
+				require.Equal(t, Counts{Equal: 19}, s.verify(nil))
+				require.NoError(t, s.m.Cutover(s.ctx))
+			})
+		})
+	}
+}
+
 // A key that is none ends a dual write before the source is written.
 func TestDualWriteChecksKeys(t *testing.T) {
 	s := newStage(t, 1, conditional)

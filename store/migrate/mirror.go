@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,59 +37,59 @@ func (m *Migration) MirrorOf(ctx context.Context, tenant string) (*Mirror, error
 	return &Mirror{one}, nil
 }
 
-// Write calls apply, which is the application's own write of the source, and makes the rows of the table that have the keys what
-// the source has then. The keys are those of all rows that apply may change: of each Row, the key parts are read, before apply is called.
-// In a table with AppendOnly the application draws the tie-breaker as a [store.LoadTie], so that it can name the row here.
-// From the cut-over on it is [ErrCutOver], and nothing is written.
+// Write calls apply, which is the application's own write of the source, and makes the rows of the table that have the keys what the source has then. The
+// keys are those of all rows that apply may change: of each Row, the key parts are read, before apply is called. In a table with AppendOnly the application
+// draws the tie-breaker as a [store.LoadTie], so that it can name the row here. From the cut-over on it is [ErrCutOver], and nothing is written.
 //
 // An error of apply is returned as it is, and the table follows what the source has all the same. If the table could not follow, the
 // error says that the source has the write and the table not yet. Write the same again, or leave it to a verification with repair.
 // A row that the table does not take is [ErrUnfit]. A key that it does not take ends the call before apply, while a migration goes on: one without
 // its tie-breaker, too. It is also an error of the store such as [store.ErrColumn]. Where no migration goes on, apply is all that is done.
 //
-// The table follows also where the context ends meanwhile: the call then takes up to ten seconds more. What failed may still come to
-// the source later, as a request does whose answer was too late. So the table counts as not verified from then on.
+// The table follows also where the context ends meanwhile: the call then takes up to ten seconds more. What failed, or panicked, may still come to the
+// source later, as a request does whose answer was too late, and be missing in the table. So that counts as not verified from then on.
 func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context.Context) error) error {
 	return w.write(ctx, keys, nil, apply)
 }
 
-// WriteUnfit is [Mirror.Write] of a row whose key no table takes, as why says, which has no value. While a migration goes on
-// it is [ErrUnfit], and nothing is written.
+// WriteUnfit is [Mirror.Write] of a row whose key no table takes, as why says, which has no value. While a migration goes on it is [ErrUnfit], and nothing is written.
 func (w *Mirror) WriteUnfit(ctx context.Context, why error, apply func(context.Context) error) error {
 	return w.write(ctx, nil, fault.Unfit(why), apply)
 }
 
-func (w *Mirror) write(ctx context.Context, keys []store.Row, unfit error, apply func(context.Context) error) error {
+func (w *Mirror) write(ctx context.Context, keys []store.Row, unfit error, apply func(context.Context) error) (err error) {
 	const nothing = "nothing was written: dual write of"
 	if _, err := w.m.table.Use(); err != nil {
 		return w.m.failed(nothing, fmt.Errorf("%w: take the Mirror of the tenant, by MirrorOf", err))
 	}
-	rec, err := w.m.record(ctx)
-	if err != nil {
-		return w.m.failed(nothing, err)
-	}
-	if rec.Phase == catalogue.PhaseCutOver || rec.Phase == catalogue.PhaseDropped {
-		return w.m.failed(nothing, ErrCutOver)
-	}
-	if rec.Phase.Dual() {
-		if err := w.m.meant(rec); err != nil {
-			return w.m.failed(nothing, err)
-		}
-	}
+	rec, err := w.m.dual(ctx)
 	if unfit == nil {
 		keys, unfit = bykey.NamedIn(w.m.table.Now(), keys)
 	}
 	switch {
-	case unfit != nil && rec.Phase.Dual():
-		return w.m.failed(nothing, unfit)
-	case apply == nil:
-		return w.m.failed(nothing, errors.New("no write of the source is given"))
+	case err == nil:
+		err = cmp.Or(w.m.meant(rec), unfit)
+	case errors.Is(err, ErrPhase):
+		err = nil // no migration goes on
 	}
-	applied := apply(ctx)
+	if err == nil && apply == nil {
+		err = errors.New("no write of the source is given")
+	}
+	if err != nil {
+		return w.m.failed(nothing, err)
+	}
+	applied := errors.New("panic") // as long as it has not returned
+	defer func() { err = w.followed(ctx, keys, unfit, applied) }()
+	applied = apply(ctx)
+	return nil
+}
+
+// followed makes rows what the source has after a write, and returns its error, or why the table does not follow.
+func (w *Mirror) followed(ctx context.Context, keys []store.Row, unfit, applied error) error {
 	ctx, cancel := following(ctx)
 	defer cancel()
-	err = w.follow(ctx, keys, unfit)
-	if applied != nil {
+	err := w.follow(ctx, keys, unfit)
+	if applied != nil || err != nil && !errors.Is(err, ErrUnfit) { // a row that does not fit is in the source, where the cut-over meets it
 		err = errors.Join(err, w.doubt(ctx))
 	}
 	switch {
@@ -112,7 +113,7 @@ func following(ctx context.Context) (context.Context, context.CancelFunc) {
 	return until, func() { stop(); cancel() }
 }
 
-// doubt has the table verified again before the cut-over: the source may change without a word.
+// doubt has the table verified again before the cut-over: the source may change without a word, or a row that is deleted there be left.
 func (w *Mirror) doubt(ctx context.Context) error {
 	none := errors.New("nothing is verified")
 	_, err := w.m.update(ctx, func(rec *catalogue.Migration) error {
