@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"reflect"
 	"sync"
 	"time"
 
@@ -337,9 +338,18 @@ func (c *scan) inPieces(ctx context.Context, least, most int64, last []raw, refu
 	return nil
 }
 
-// canonical returns what the server will store of a value that gocql binds to a part of the key.
+var typeOfNamed = reflect.TypeOf(gocql.NamedValue("", nil))
+
+// canonical returns what the server will store of a value that gocql binds to a part of the key. It is ErrRefused where this cannot be told.
 func (c *column) canonical(v any) (any, error) {
+	if reflect.TypeOf(v) == typeOfNamed {
+		return nil, refusedf("the value of %s, which is in the primary key, is bound by a name: bind values in the order of the markers", c.name)
+	}
 	b, err := gocql.Marshal(c.info, v)
+	if again, _ := gocql.Marshal(c.info, v); !bytes.Equal(b, again) { // the one that gocql sends is made later
+		return nil, refusedf("the value of %s, which is in the primary key, is another one each time that gocql binds it, "+
+			"as a UUID that it makes of a time: make the UUID first, and bind that", c.name)
+	}
 	if err != nil {
 		return nil, errors.New("has a value that gocql does not bind to it")
 	}

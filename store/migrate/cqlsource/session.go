@@ -39,7 +39,8 @@ type Session struct {
 // NewSession returns a session that executes statements with that of the source.
 func NewSession(source *Source, mirror Mirror) *Session { return &Session{source, mirror} }
 
-// Exec executes a statement. Values are those that Query of gocql takes.
+// Exec executes a statement. Values are those that Query of gocql takes, in the order of the markers: those of the key are not
+// bound by a name ([gocql.NamedValue]).
 func (s *Session) Exec(ctx context.Context, stmt string, values ...any) error {
 	query := s.source.session.Query(stmt, values...)
 	keys, ours, err := s.keys(ctx, query.Keyspace(), stmt, values)
@@ -140,7 +141,10 @@ func (s *Session) keys(ctx context.Context, keyspace, stmt string, values []any)
 // named returns the values that a statement gives a part of the key.
 func (c *column) named(n *naming, values []any) (parts []any, err error) {
 	take := func(v any, err error) error {
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrRefused):
+			return err
+		case err != nil:
 			return keyError{refusedf("%s, a part of the primary key, %w: give it a value that both tables have", c.name, err)}
 		}
 		parts = append(parts, v)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
@@ -156,7 +157,7 @@ func TestSessionNamesWhatChanges(t *testing.T) {
 		{`DELETE FROM orders WHERE ` + full, []any{"a", 1}, "has 3 markers and 2 values"},
 		{`DELETE FROM orders WHERE ` + full, []any{"a", nil, kind}, "number, a part of the primary key, is null, or unset"},
 		{`DELETE FROM orders WHERE ` + full, []any{"a", struct{}{}, kind}, "has a value that gocql does not bind to it"},
-		{`DELETE FROM orders WHERE ` + full, []any{gocql.NamedValue("customer", "a"), gocql.NamedValue("number", 1), gocql.NamedValue("Kind", kind)}, "does not bind"},
+		{`DELETE FROM orders WHERE ` + full, []any{gocql.NamedValue("customer", "a"), gocql.NamedValue("number", 1), gocql.NamedValue("Kind", kind)}, "bind values in the order of the markers"},
 		{`DELETE FROM orders WHERE customer = ? AND number = 1 AND "Kind" = 'x'`, []any{"a"}, "is a literal that the server reads as a value of uuid: bind it with ?"},
 		{`DELETE FROM orders WHERE customer = ? AND number IN ? AND "Kind" = ?`, []any{"a", 1, kind}, "bind a slice"},
 		{`DELETE FROM orders WHERE customer = ? AND number IN ? AND "Kind" = ?`, []any{"a", make([]int, 1001), kind}, "names more than 1000 rows"},
@@ -169,6 +170,8 @@ func TestSessionNamesWhatChanges(t *testing.T) {
 		batch.Query(c.stmt, c.values...)
 		require.ErrorIs(t, s.ExecBatch(t.Context(), batch), ErrRefused)
 	}
+	named := session.Batch(gocql.LoggedBatch).Query(`DELETE FROM orders WHERE customer = :a AND number = :b AND "Kind" = :c`, gocql.NamedValue("a", "a"), 1, kind)
+	require.ErrorIs(t, NewSession(source, new(spareBook)).ExecBatch(t.Context(), named), ErrRefused, "also while no migration goes on")
 	// A key that no encrypted table has is the Mirror's to refuse, as it does while a migration goes on.
 	spares := new(spareBook)
 	sparing := NewSession(source, spares)
@@ -187,6 +190,29 @@ func TestSessionNamesWhatChanges(t *testing.T) {
 	book.fail = errors.New("cut over")
 	require.ErrorIs(t, s.Exec(t.Context(), "DELETE FROM orders WHERE "+full, "a", 1, kind), book.fail)
 	require.Equal(t, before, rows(), "the mirror makes the write")
+}
+
+// A UUID that gocql makes of a time is another one each time that it is bound.
+func TestKeysThatAreMadeWhenTheyAreBound(t *testing.T) {
+	t.Parallel()
+	source, _ := source(t, "CREATE TABLE events (device text, at timeuuid, n int, PRIMARY KEY (device, at))", "events")
+	book := new(notebook)
+	s, now := NewSession(source, book), time.Now()
+	for stmt, at := range map[string]any{
+		"INSERT INTO events (device, at, n) VALUES ('a', ?, 1)":     now,
+		"UPDATE events SET n = 1 WHERE device = 'a' AND at = ?":     &now,
+		"DELETE FROM events WHERE device = 'a' AND at IN ?":         []time.Time{now},
+		"DELETE FROM events WHERE at IN (now(), ?) AND device = ''": gocql.UUIDFromTime(now),
+	} {
+		err := s.Exec(t.Context(), stmt, at)
+		require.ErrorIs(t, err, ErrRefused, stmt)
+		if _, made := at.(gocql.UUID); !made {
+			require.ErrorContains(t, err, "make the UUID first")
+		}
+	}
+	require.Empty(t, book.keys)
+	require.NoError(t, s.Exec(t.Context(), "INSERT INTO events (device, at, n) VALUES ('a', ?, 1)", gocql.UUIDFromTime(now)))
+	require.Len(t, book.keys, 1)
 }
 
 // The server agrees on which table each statement is of, and refuses what it does not read.
