@@ -60,6 +60,7 @@ type everything struct {
 	Decimal  encode.Decimal       `rangecrypt:"decimal,scale=3"`
 	Inf      inf.Dec              `rangecrypt:"inf,ordered=wozniak,scale=2"`
 	Big      big.Int              `rangecrypt:"big,scale=0"`
+	BigCents *big.Int             `rangecrypt:"bigcents,scale=2"`
 	Ptr      *celsius             `rangecrypt:"ptr"`
 	PtrText  *label               `rangecrypt:"ptrtext"`
 	PtrInf   *inf.Dec             `rangecrypt:"ptrinf,scale=2"`
@@ -97,7 +98,7 @@ func TestStructsOfAllTypes(t *testing.T) {
 			Uint64: math.MaxUint64, Float32: -1.5, Float64: celsius(math.Inf(1)), Bool: true, String: "häuser", Bytes: document{0, 1}, UUID: [16]byte{1},
 			CQL: gocql.UUID{2}, Duration: -time.Minute, Time: at, Stamp: stamp(at.Truncate(time.Second)), Date: encode.CivilDate{Year: 2026, Month: 2, Day: 28},
 			IPv4: netip.MustParseAddr("10.0.0.1"), IPv6: netip.MustParseAddr("::1"), Decimal: encode.Decimal{Unscaled: big.NewInt(-12345), Scale: 3},
-			Inf: *inf.NewDec(1250, 2), Big: *big.NewInt(1 << 60), Ptr: pointerTo(celsius(2)), PtrText: pointerTo(label("")), PtrInf: inf.NewDec(-1, 2),
+			Inf: *inf.NewDec(1250, 2), Big: *big.NewInt(1 << 60), BigCents: big.NewInt(-100), Ptr: pointerTo(celsius(2)), PtrText: pointerTo(label("")), PtrInf: inf.NewDec(-1, 2),
 			PtrTime: pointerTo(at.Truncate(time.Millisecond)), Null: sql.Null[serial]{V: 3, Valid: true}, NullText: sql.NullString{String: "x", Valid: true},
 			NullInt: sql.NullInt32{Int32: 4, Valid: true}, NullTime: sql.NullTime{Time: at.Truncate(time.Microsecond), Valid: true},
 			NullUUID: sql.Null[gocql.UUID]{V: gocql.UUID{9}, Valid: true},

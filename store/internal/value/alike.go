@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -63,9 +64,14 @@ func DecimalOf(p any) (encode.Decimal, error) {
 	return d, nil
 }
 
-// SetDecimal undoes DecimalOf.
+// SetDecimal undoes DecimalOf. A type such as big.Int reads 5, and not 5.00, which a column with a scale makes of it.
 func SetDecimal(p any, d encode.Decimal) error {
-	if p.(encoding.TextUnmarshaler).UnmarshalText([]byte(d.String())) != nil {
+	read, text := p.(encoding.TextUnmarshaler).UnmarshalText, d.String()
+	err := read([]byte(text))
+	if whole, part, _ := strings.Cut(text, "."); err != nil && strings.Trim(part, "0") == "" {
+		err = read([]byte(whole))
+	}
+	if err != nil {
 		return fmt.Errorf("%w: UnmarshalText of %v does not read a decimal number", ope.ErrDomain, reflect.TypeOf(p).Elem())
 	}
 	return nil
