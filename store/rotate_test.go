@@ -350,6 +350,17 @@ func TestRotationToAServiceThatFails(t *testing.T) {
 	require.Equal(t, "old", which)
 }
 
+// A service that unwraps another key than it wrapped may be at fault as well as the database.
+func TestServiceThatUnwrapsAnotherKey(t *testing.T) {
+	memory := drivertest.NewMemory()
+	st, err := store.Open(background, memory, service{wrap: masked, unwrap: masked}, nil)
+	require.NoError(t, err)
+	require.NoError(t, st.Close(background))
+	_, err = store.Open(background, memory, service{unwrap: func([]byte) ([]byte, error) { return make([]byte, ope.KeySize), nil }}, nil)
+	require.ErrorIs(t, err, store.ErrTampered)
+	require.ErrorContains(t, err, "or the key management service has unwrapped another key than it wrapped")
+}
+
 // service is a key management service made of two functions.
 type service struct {
 	wrap, unwrap func([]byte) ([]byte, error)

@@ -267,7 +267,8 @@ func (c *Catalogue) OpenRoot(value []byte) (Root, error) {
 	}
 	b, _, err := c.Sealer.Open(nil, sealed, RootPlace(value[0], wrapped))
 	if errors.Is(err, seal.ErrWrongKey) {
-		return Root{}, fmt.Errorf("%w: the root of the catalogue is sealed under another key than it has", fault.ErrTampered)
+		return Root{}, fmt.Errorf("%w: the root of the catalogue is sealed under another key than the one that is wrapped in it: either was changed, "+
+			"or the key management service has unwrapped another key than it wrapped", fault.ErrTampered)
 	}
 	if err != nil {
 		return Root{}, fmt.Errorf("catalogue: %w", fault.OfSeal(err))
