@@ -39,3 +39,18 @@ func TestFilesOfTheTable(t *testing.T) {
 	unseen.Where = "10.0.0.1:" + filepath.Join(data, "none/shop/orders-*")
 	require.Equal(t, []migrate.Remain{unseen}, s.ofTable(n, filepath.Join(data, "none")))
 }
+
+// A view goes before its table, and then nothing says what it was of: snapshots of what is no longer there are listed as possible.
+func TestSnapshotsOfViews(t *testing.T) {
+	n := node{name: "10.0.0.1", others: []snapshot{
+		{"dropped-17-orders_by_note", "orders_by_note", " (7 bytes)"}, {"daily", "customers", " (9 bytes)"}, {"daily", "customers_by_name", " (9 bytes)"},
+	}}
+	require.Equal(t, []migrate.Remain{{
+		What:  "snapshot of orders_by_note (7 bytes), which is dropped, and has values of the table if it was a materialised view of it",
+		Where: "10.0.0.1:dropped-17-orders_by_note", Advice: "run 'nodetool clearsnapshot -t dropped-17-orders_by_note -- shop' there",
+	}}, n.ofDropped("shop", []string{"customers", "customers_by_name"}))
+
+	s := &Source{keyspace: "shop", table: "orders"}
+	require.Equal(t, `ALTER TABLE "shop"."orders" WITH incremental_backups = false; ALTER MATERIALIZED VIEW "shop"."orders_by_note" WITH incremental_backups = false`,
+		s.alter(&layout{table: `"shop"."orders"`, views: []string{"orders_by_note"}}, "incremental_backups = false"))
+}

@@ -114,13 +114,19 @@ func (s *Source) names(ctx context.Context, stmt string, values ...any) (names [
 	return names, s.failed(ctx, "read the schema", i.Close())
 }
 
+// tables returns the names of all tables and materialised views of the keyspace.
+func (s *Source) tables(ctx context.Context) (tables, views []string, err error) {
+	tables, err = s.names(ctx, "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", s.keyspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	views, err = s.names(ctx, "SELECT view_name FROM system_schema.views WHERE keyspace_name = ?", s.keyspace)
+	return tables, views, err
+}
+
 // missing returns the error of a table that is not there, with one that may be meant.
 func (s *Source) missing(ctx context.Context) error {
-	tables, err := s.names(ctx, "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", s.keyspace)
-	if err != nil {
-		return err
-	}
-	views, err := s.names(ctx, "SELECT view_name FROM system_schema.views WHERE keyspace_name = ?", s.keyspace)
+	tables, views, err := s.tables(ctx)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -21,10 +22,14 @@ type node struct {
 	name     string
 	settings map[string]string
 	snapshot map[string]string // of the table: their sizes by their names
+	others   []snapshot        // of other tables of the keyspace, of which there may be no more
 	hints    bool              // it has writes for nodes that were away
 	local    bool              // its files are those of this machine
 	err      error
 }
+
+// A snapshot is one of a table or of a materialised view.
+type snapshot struct{ name, table, size string }
 
 // nodes asks all nodes. Of one that cannot be asked there is the error.
 func (s *Source) nodes(ctx context.Context) (all []node) {
@@ -44,10 +49,14 @@ func (s *Source) nodes(ctx context.Context) (all []node) {
 		}
 		n.err = s.failed(ctx, "ask "+n.name+" for its settings", i.Close())
 		n.snapshot = make(map[string]string)
-		i = s.session.Query("SELECT name, size_on_disk FROM system_views.snapshots WHERE keyspace_name = ? AND table_name = ? ALLOW FILTERING", s.keyspace, s.table).
+		i = s.session.Query("SELECT name, table_name, size_on_disk FROM system_views.snapshots WHERE keyspace_name = ? ALLOW FILTERING", s.keyspace).
 			Consistency(gocql.One).SetHostID(h.HostID()).IterContext(ctx)
-		for name, size := "", int64(0); i.Scan(&name, &size); {
-			n.snapshot[name] = fmt.Sprintf(" (%d bytes)", size)
+		for name, table, bytes := "", "", int64(0); i.Scan(&name, &table, &bytes); {
+			if size := fmt.Sprintf(" (%d bytes)", bytes); table == s.table {
+				n.snapshot[name] = size
+			} else {
+				n.others = append(n.others, snapshot{name, table, size})
+			}
 		}
 		_ = i.Close() // versions before 4.1 do not say
 		i = s.session.Query("SELECT host_id FROM system_views.pending_hints").Consistency(gocql.One).SetHostID(h.HostID()).IterContext(ctx)
@@ -79,15 +88,24 @@ func (s *Source) beforeDrop(ctx context.Context, l *layout) (todo []string, err 
 		}
 	}
 	if snapshots != "" {
-		todo = append(todo, fmt.Sprintf("Nodes keep a snapshot of a table that is dropped (auto_snapshot):%s. To prevent that: ALTER TABLE %s WITH allow_auto_snapshot = false.", snapshots, l.table))
+		todo = append(todo, fmt.Sprintf("Nodes keep a snapshot of a table that is dropped (auto_snapshot):%s. To prevent that: %s.", snapshots, s.alter(l, "allow_auto_snapshot = false")))
 	}
 	if backups != "" {
-		todo = append(todo, fmt.Sprintf("Nodes keep old data files (incremental_backups):%s. To prevent that: ALTER TABLE %s WITH incremental_backups = false.", backups, l.table))
+		todo = append(todo, fmt.Sprintf("Nodes keep old data files (incremental_backups):%s. To prevent that: %s.", backups, s.alter(l, "incremental_backups = false")))
 	}
 	if l.cdc {
 		todo = append(todo, fmt.Sprintf("Changes of the table are kept for others to read: ALTER TABLE %s WITH cdc = false.", l.table))
 	}
 	return todo, nil
+}
+
+// alter returns the statements that change an option of the table and of its views.
+func (s *Source) alter(l *layout, option string) string {
+	stmts := []string{"ALTER TABLE " + l.table + " WITH " + option}
+	for _, view := range l.views {
+		stmts = append(stmts, "ALTER MATERIALIZED VIEW "+quoted(s.keyspace)+"."+quoted(view)+" WITH "+option)
+	}
+	return strings.Join(stmts, "; ")
 }
 
 // Drop implements [migrate.Source]. It drops no table that was made in place of the one that was described, and none with views.
@@ -102,7 +120,8 @@ func (s *Source) Drop(ctx context.Context) error {
 	case before != nil && l.id != before.id:
 		return s.changed()
 	case len(l.views) > 0:
-		return fmt.Errorf("cqlsource: the table %s has materialised views, which have its values, too: drop %s first", l.table, strings.Join(l.views, ", "))
+		return fmt.Errorf("cqlsource: the table %s has materialised views, which have its values, too: drop %s first; a node with auto_snapshot keeps a snapshot of what is dropped; to prevent that: %s",
+			l.table, strings.Join(l.views, ", "), s.alter(l, "allow_auto_snapshot = false"))
 	}
 	return s.failed(ctx, "drop", s.session.Query("DROP TABLE IF EXISTS "+l.table).ExecContext(ctx))
 }
@@ -116,6 +135,10 @@ const (
 
 // Remains implements [migrate.Source]. Files are seen on nodes that run on this machine, as far as this user may read them.
 func (s *Source) Remains(ctx context.Context) (all []migrate.Remain, err error) {
+	tables, views, err := s.tables(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, n := range s.nodes(ctx) {
 		switch {
 		case n.err != nil && ctx.Err() != nil:
@@ -133,6 +156,7 @@ func (s *Source) Remains(ctx context.Context) (all []migrate.Remain, err error) 
 				Advice: fmt.Sprintf("run 'nodetool clearsnapshot -t %s -- %s' there", name, s.keyspace),
 			})
 		}
+		all = append(all, n.ofDropped(s.keyspace, append(tables, views...))...)
 		all = append(all, n.shared("commit log, which has the last writes of all tables", "commitlog_directory", flush),
 			n.shared("caches, which may have keys of rows", "saved_caches_directory", "run 'nodetool invalidatekeycache' and 'nodetool invalidaterowcache' there; the files are written again after some hours"))
 		if n.hints {
@@ -193,6 +217,20 @@ func (s *Source) ofTable(n node, dir string) (all []migrate.Remain) {
 			r.What += found[of].String()
 			all = append(all, r)
 		}
+	}
+	return all
+}
+
+// ofDropped returns the snapshots of what is no longer in the keyspace, since nobody knows any more what a view was of.
+func (n *node) ofDropped(keyspace string, there []string) (all []migrate.Remain) {
+	for _, of := range n.others {
+		if slices.Contains(there, of.table) {
+			continue
+		}
+		all = append(all, migrate.Remain{
+			What: "snapshot of " + of.table + of.size + ", which is dropped, and has values of the table if it was a materialised view of it", Where: n.name + ":" + of.name,
+			Advice: fmt.Sprintf("run 'nodetool clearsnapshot -t %s -- %s' there", of.name, keyspace),
+		})
 	}
 	return all
 }
