@@ -203,7 +203,7 @@ func TestReplaceOfSharedKeys(t *testing.T) {
 	require.NoError(t, rekey.Replace(ctx, st, "people", list, true, true))
 	_, err = tbl.Convert(ctx, nil)
 	require.NoError(t, err)
-	require.Equal(t, rekey.Under{Entries: 3, Rows: 1}, under(t, st, "people", list))
+	require.Equal(t, rekey.Under{Entries: 3, Shared: 3, Rows: 1}, under(t, st, "people", list))
 	require.False(t, list.Has(tableOf(describe(t, st), "people").Columns[3].SearchKey))
 }
 

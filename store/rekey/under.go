@@ -7,6 +7,7 @@ type Under struct {
 	Cells   int // that they sealed
 	Deleted int // of these cells, what deleted rows of conditional tables leave, without values: it stays until the row is put again
 	Entries int // index entries of columns that are found by them
+	Shared  int // of these entries, those of columns whose key is not theirs alone, so that [Replace] leaves it
 	Rows    int // whose row keys have parts that are found by them, counted for each part
 	Records int // of indexes of schemes
 }
@@ -14,7 +15,7 @@ type Under struct {
 // Add adds what is under keys of another table.
 func (u *Under) Add(other Under) {
 	u.Cells, u.Deleted, u.Entries = u.Cells+other.Cells, u.Deleted+other.Deleted, u.Entries+other.Entries
-	u.Rows, u.Records = u.Rows+other.Rows, u.Records+other.Records
+	u.Shared, u.Rows, u.Records = u.Shared+other.Shared, u.Rows+other.Rows, u.Records+other.Records
 }
 
 // Under returns how much of a table is under listed keys, as use counts it. Keys of tenants' rows count as the keys of the tenants that they
@@ -46,6 +47,10 @@ func (l List) Under(d inspect.Database, t inspect.Table, use inspect.KeyUse) (u 
 	for _, f := range t.Key {
 		parts[f.Name] = true
 	}
+	shared := make(map[string]bool) // the ids of such keys
+	for _, c := range t.Columns {
+		shared[c.SearchKey] = len(c.SharedWith) > 0 || c.Confidentiality == "database" || shared[c.SearchKey]
+	}
 	for _, k := range use.Search {
 		id := k.ID
 		if keys := tenants[k.Tenant]; len(keys) > 0 {
@@ -58,6 +63,9 @@ func (l List) Under(d inspect.Database, t inspect.Table, use inspect.KeyUse) (u 
 		default:
 			u.Entries += k.Entries
 			u.Records += k.Records
+			if shared[id] {
+				u.Shared += k.Entries
+			}
 		}
 	}
 	return u

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -52,7 +53,62 @@ func (r *rekeying) toCopy(ctx context.Context, d inspect.Database) (names []stri
 				show.Visible(name), len(name), nextTable, longestCopied)
 		}
 	}
-	return names, nil
+	return sharersFirst(r.droppable(names, d), d)
+}
+
+// keyOwners calls yield for each column of a table that has the search key of a column of another one, or had it before it was changed. While the
+// table is there, that other one cannot be dropped.
+func keyOwners(t inspect.Table) iter.Seq2[string, inspect.Field] {
+	return func(yield func(string, inspect.Field) bool) {
+		for _, c := range t.Columns {
+			for _, f := range append([]inspect.Field{c}, c.Former...) {
+				if f.KeyOf != nil && f.KeyOf.Table != t.Name && !yield(f.KeyOf.Table, c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// droppable returns those of the tables that can be dropped when they and all others of them were copied.
+func (r *rekeying) droppable(names []string, d inspect.Database) []string {
+	for {
+		before := len(names)
+		for _, t := range d.Tables {
+			for owner, c := range keyOwners(t) {
+				if i := slices.Index(names, owner); i >= 0 && !slices.Contains(names, t.Name) {
+					r.Warn("%s is not copied: column %s of table %s had the key of one of its columns, so that it cannot be dropped before that table is copied, too",
+						show.Visible(owner), show.Visible(c.Name), show.Visible(t.Name))
+					names = slices.Delete(names, i, i+1)
+				}
+			}
+		}
+		if len(names) == before {
+			return names
+		}
+	}
+}
+
+// sharersFirst orders tables so that each comes before those whose keys its columns have or had.
+func sharersFirst(names []string, d inspect.Database) (ordered []string, err error) {
+	after := make(map[string][]string) // the tables that one waits for
+	for _, t := range d.Tables {
+		for owner := range keyOwners(t) {
+			if slices.Contains(names, t.Name) {
+				after[owner] = append(after[owner], t.Name)
+			}
+		}
+	}
+	for left := slices.Clone(names); len(left) > 0; {
+		i := slices.IndexFunc(left, func(name string) bool {
+			return !slices.ContainsFunc(after[name], func(sharer string) bool { return slices.Contains(left, sharer) })
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("%w: %s have keys of each other's columns, so that none can be dropped when it is copied: 'rangecrypt table alter' gives such columns keys of their own", store.ErrShared, listNames(left))
+		}
+		ordered, left = append(ordered, left[i]), slices.Delete(left, i, i+1)
+	}
+	return ordered, nil
 }
 
 // generations copies tables into new ones, and goes on where an earlier call has begun.
@@ -227,6 +283,9 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 		} else {
 			names = append(names, t.Name)
 		}
+	}
+	if names, err = sharersFirst(names, d); err != nil {
+		return err
 	}
 	if r.dryRun {
 		return r.step("", "into", fmt.Sprintf("to be copied into %s: %s", stores.Shown(r.into.Name), listNames(names)))

@@ -80,7 +80,7 @@ func (r *rekeying) reportTable(ctx context.Context, d inspect.Database, t inspec
 		return "", err
 	}
 	left = r.wanted(t, under)
-	return left, r.stays(t.Name, r.kept(t, under))
+	return left, r.stays(t.Name, r.kept(d, t, under))
 }
 
 // reportPages reports a table whose rows share pages.
@@ -160,8 +160,8 @@ func (r *rekeying) wanted(t inspect.Table, u rekey.Under) string {
 	if cells := r.cells; cells && !t.Tenants || r.tenants && t.Tenants {
 		add(u.Cells-u.Deleted, "cell")
 	}
-	if r.search && !t.Tenants && u.Entries > 0 {
-		left = append(left, countedEntries(u.Entries))
+	if entries := u.Entries - u.Shared; r.search && !t.Tenants && entries > 0 {
+		left = append(left, countedEntries(entries))
 	}
 	if len(left) == 0 {
 		return ""
@@ -170,7 +170,7 @@ func (r *rekeying) wanted(t inspect.Table, u rekey.Under) string {
 }
 
 // kept says what of a table stays under old keys after all that was asked for, and what replaces it.
-func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
+func (r *rekeying) kept(d inspect.Database, t inspect.Table, u rekey.Under) (why []string) {
 	if u.Rows > 0 && !t.Tenants {
 		why = r.keptRowKeys()
 	}
@@ -184,10 +184,10 @@ func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
 	for _, c := range t.Columns {
 		switch {
 		case !r.list.Has(c.SearchKey) || c.Scheme == store.Plaintext.String():
-		case r.search && len(c.SharedWith) == 0: // it is replaced
 		case r.search:
-			why = append(why, fmt.Sprintf("column %s has its search key in common with %s, so it stays: 'rangecrypt table alter' gives it one of its own",
-				show.Visible(c.Name), names(c.SharedWith)))
+			if reason := sharedKey(d, c); reason != "" { // otherwise it is replaced
+				why = append(why, "column "+show.Visible(c.Name)+" "+reason)
+			}
 		default:
 			searched = append(searched, c.Name)
 		}
@@ -196,6 +196,25 @@ func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
 		why = append(why, fmt.Sprintf("the search keys of %s stay: --search replaces them", names(searched)))
 	}
 	return why
+}
+
+// sharedKey says why the search key of a column is not replaced, or "".
+func sharedKey(d inspect.Database, c inspect.Field) string {
+	const own = ", so it stays: 'rangecrypt table alter' gives it one of its own"
+	switch {
+	case len(c.SharedWith) > 0:
+		return "has its search key in common with " + names(c.SharedWith) + own
+	case c.Confidentiality == "database":
+		return "has the search key of all such columns of the database" + own
+	}
+	for _, other := range d.Tables {
+		for _, had := range other.Columns {
+			if had.ID != c.ID && slices.ContainsFunc(had.Former, func(f inspect.Field) bool { return f.SearchKey == c.SearchKey }) {
+				return fmt.Sprintf("had its search key in common with %s, where a client that sleeps may write under it still: --row-keys copies both tables", names([]string{other.Name + "." + had.Name}))
+			}
+		}
+	}
+	return ""
 }
 
 // deletedRows says what leaves the cells of n deleted rows behind, which no conversion seals again.
