@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -190,6 +191,7 @@ func (l *layout) checkColumn(c *column, of string) {
 	no := func(why string) {
 		l.unmapped = append(l.unmapped, fmt.Sprintf("The column %s (%s) %s.", c.name, c.cql, why))
 	}
+	const rename = ": rename it if it is in the key, or add one with another name, and drop this one"
 	switch {
 	case !ok:
 		l.unmapped = append(l.unmapped, unmapped(c.name, c.cql))
@@ -198,7 +200,9 @@ func (l *layout) checkColumn(c *column, of string) {
 	case of == "partition_key" && k.rigid:
 		no("is in the partition key, where 1.0 and 1.00 are two keys, and an encrypted table has one: make a table with another type, and take that as the source")
 	case len(c.name) > 100:
-		no("has a name of more than 100 bytes: rename it if it is in the key, or add one with a shorter name, and drop this one")
+		no("has a name of more than 100 bytes" + rename)
+	case strings.ContainsFunc(c.name, unicode.IsControl), c.name != strings.TrimSpace(c.name):
+		l.unmapped = append(l.unmapped, fmt.Sprintf("The column %q (%s) has a name with a control character, or with a space at an end%s.", c.name, c.cql, rename))
 	}
 }
 

@@ -411,3 +411,19 @@ func TestTwosComplement(t *testing.T) {
 		require.False(t, len(b) > 1 && (b[0] == 0 && b[1] < 0x80 || b[0] == 0xff && b[1] >= 0x80), "%x", b)
 	}
 }
+
+// All columns whose names an encrypted table does not take are listed, as the others that it does not take.
+func TestNamesOfColumns(t *testing.T) {
+	t.Parallel()
+	var l layout
+	const rename = "rename it if it is in the key, or add one with another name, and drop this one."
+	for _, name := range []string{"note", "a b", "x\ny", " lead", "trail ", strings.Repeat("n", 101), strings.Repeat("n", 100)} {
+		l.checkColumn(&column{name: name, cql: "int"}, "regular")
+	}
+	require.Equal(t, []string{
+		`The column "x\ny" (int) has a name with a control character, or with a space at an end: ` + rename,
+		`The column " lead" (int) has a name with a control character, or with a space at an end: ` + rename,
+		`The column "trail " (int) has a name with a control character, or with a space at an end: ` + rename,
+		"The column " + strings.Repeat("n", 101) + " (int) has a name of more than 100 bytes: " + rename,
+	}, l.unmapped)
+}
