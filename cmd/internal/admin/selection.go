@@ -117,7 +117,7 @@ func explained(err error, desc bool) error {
 		return exit.Usagef("--desc without --order-by turns round the order of the row key, in which these rows do not come: name a column with --order-by, " +
 			"or the first part of the key with --where; a column that was changed needs 'rangecrypt table convert'")
 	case errors.Is(err, store.ErrToken):
-		return exit.Usagef("the page token is damaged, of another query, or from before a change of the schema: begin the pages again, or give the table, --where, --by, --order-by, --desc and --tenant that it came with")
+		return exit.Usagef("the page token is damaged, of another query, or from before a change of the schema or of keys: begin the pages again, or give the table, --where, --by, --order-by, --desc and --tenant that it came with")
 	}
 	return err
 }
