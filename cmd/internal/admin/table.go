@@ -93,6 +93,10 @@ func newTableCreate(e *cli.Env) *cobra.Command {
 				c.Warn("warning: %s", warning)
 			}
 		}
+		if key := wanted.Key; wanted.PageRows > 0 && len(key) == 1 && key[0].Describe().Encryption != "ordered" {
+			c.Warn("warning: a page has rows of one value of %s, so that each one will have one row, and the layout saves nothing: order that part, add another one, or take the layout packed",
+				show.Visible(key[0].Describe().Name))
+		}
 		if dryRun {
 			c.Offline = func() error { return printTable(c, tableJSON{Record: "table", Schema: newSchemaJSON(wanted)}) }
 		}
