@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -139,10 +140,29 @@ wrapper before rows are copied.`,
 					s, _ := of.Status(ctx) // which it has also where the source is another one
 					at = s.Phase
 				}
-				return errors.Join(err, m.printPlan(p, err == nil && !plan, at))
+				shared, other := m.sharers(ctx)
+				p.Before = append(p.Before, shared...)
+				return errors.Join(err, m.printPlan(p, err == nil && !plan, at), other)
 			})
 		},
 	}.New(e)
+}
+
+// sharers says which tables of the store keep the encrypted table that rows come from from being dropped.
+func (m *migration) sharers(ctx context.Context) (todo []string, err error) {
+	name, encrypted := strings.CutPrefix(m.from.name, fromTable)
+	if !encrypted || m.from.kept.Name != "" {
+		return nil, nil
+	}
+	d, err := m.Store.Describe(ctx)
+	for _, t := range d.Tables {
+		for owner, c := range keyOwners(t) {
+			if owner == name {
+				todo = append(todo, fmt.Sprintf("The column %s of table %s has, or had, the search key of one of its columns, and keeps it from being dropped: drop that table before, or bring its rows into another one.", c.Name, t.Name))
+			}
+		}
+	}
+	return slices.Compact(todo), err
 }
 
 // printPlan prints a plan, and whether the migration has begun by this call, or is at some phase by another one.
