@@ -82,17 +82,55 @@ func GetEach(ctx context.Context, data driver.Family, keys [][]byte, s driver.Sl
 // FullBatch is how many rows are worked on together.
 const FullBatch = 256
 
-// InBatches hands what a scan yields on to do, in batches.
+// FullBytes is from how many bytes on fewer rows are. A cell may have twice as many.
+const FullBytes = driver.MaxValue / 2
+
+// A Gauge says when the rows that are gathered are to be worked on. Its zero value is that of none.
+type Gauge struct{ rows, bytes int }
+
+// Full counts one row more, and says whether those since it last said so are enough.
+func (g *Gauge) Full(bytes int) bool {
+	g.rows, g.bytes = g.rows+1, g.bytes+bytes
+	full := g.rows == FullBatch || g.bytes >= FullBytes
+	if full {
+		*g = Gauge{}
+	}
+	return full
+}
+
+// SizeOf returns how many bytes there are in the cells of a row.
+func SizeOf(row driver.Row) (bytes int) {
+	for _, cell := range row.Cells {
+		bytes += len(cell.Value)
+	}
+	return bytes
+}
+
+// SizeOfValues returns how many bytes the texts and byte strings among values have.
+func SizeOfValues(values iter.Seq[any]) (bytes int) {
+	for v := range values {
+		switch v := v.(type) {
+		case string:
+			bytes += len(v)
+		case []byte:
+			bytes += len(v)
+		}
+	}
+	return bytes
+}
+
+// InBatches hands what a scan yields on to do, in batches, which do must not keep.
 func InBatches(ctx context.Context, family driver.Family, r driver.Range, do func([]driver.Row) error) error {
-	batch := make([]driver.Row, 0, FullBatch)
+	batch, gauge := make([]driver.Row, 0, FullBatch), Gauge{}
 	for row, err := range family.Scan(ctx, r) {
 		if err != nil {
 			return err
 		}
-		if batch = append(batch, row); len(batch) == FullBatch {
+		if batch = append(batch, row); gauge.Full(SizeOf(row)) {
 			if err := do(batch); err != nil {
 				return err
 			}
+			clear(batch)
 			batch = batch[:0]
 		}
 	}

@@ -234,6 +234,7 @@ type execution struct {
 	looked         atomic.Int64          // tokens that were
 	lookups        atomic.Int64          // scans for them
 	reads          atomic.Int64          // of the rows of postings
+	sizes          driver.Sizes          // of these rows
 	relies         []*rowcodec.Column    // what the ranges are right by: the driving columns, and stateful parts
 	moving         bool                  // one of these has ciphertexts that move, or an index that may go
 	unconfirmed    atomic.Bool           // more was read since these were known to be as they were

@@ -70,7 +70,7 @@ func Join(ctx context.Context, left, right JoinSide, limit int, yield func(a, b 
 		if err := confirm(); err != nil {
 			return err
 		}
-		size = min(2*size, chunks.FullBatch)
+		size = min(l.atOnce(2*size), r.atOnce(2*size), chunks.FullBatch)
 		if !batch.yield(l, r, func(a, b *Found) bool { err = ctx.Err(); return err == nil && yield(a, b) }) {
 			return err
 		}

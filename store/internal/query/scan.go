@@ -138,6 +138,9 @@ func (f *finder) open(ctx context.Context, r keyRange, rows []driver.Row, proces
 // batch reads the next batch.
 func (s *rangeScan) batch(ctx context.Context) *batch {
 	f, n := s.f, s.size
+	if f.hinted(&f.way) {
+		n = f.atOnce(n)
+	}
 	if left := f.few - s.read; left > 0 {
 		n = min(n, left)
 	}
@@ -151,13 +154,13 @@ func (s *rangeScan) batch(ctx context.Context) *batch {
 			}
 		}()
 	}
-	for len(b.rows) < n {
+	for bytes := 0; len(b.rows) < n && bytes < chunks.FullBytes; {
 		row, err, ok := s.next()
 		if !ok || err != nil {
 			b.end, b.err = true, err
 			break
 		}
-		b.rows = append(b.rows, row)
+		b.rows, bytes = append(b.rows, row), bytes+chunks.SizeOf(row)
 	}
 	if n == s.size {
 		s.size = min(s.grows*s.size, chunks.FullBatch)
@@ -325,6 +328,27 @@ func (f *finder) openCopy(posting driver.Row, s *rowcodec.Scratch) (r *rowcodec.
 	return r, false, err
 }
 
+// atOnce returns of how many postings, at most most, the rows are read together: of few, where these are large.
+func (f *finder) atOnce(most int) int { return f.sizes.Rows(driver.Slice{}, chunks.FullBytes, most) }
+
+// A weighed family notes how large the rows of a batch are, of which a query may want a small part only.
+type weighed struct {
+	driver.Family
+	sizes *driver.Sizes
+}
+
+func (w weighed) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	found, bytes := 0, 0
+	read, err := w.Family.GetBatch(ctx, rows, s)
+	for _, cells := range read {
+		if len(cells) > 0 {
+			found, bytes = found+1, bytes+chunks.SizeOf(driver.Row{Cells: cells})
+		}
+	}
+	w.sizes.Saw(driver.Slice{}, max(found, 1), bytes)
+	return read, err
+}
+
 // resolve reads the rows of postings, which sets their hits.
 func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row, which func(int) bool, hits []*Found) error {
 	searches, rows := make([][]byte, len(postings)), make([][]byte, len(postings))
@@ -341,7 +365,7 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row,
 		}
 	}
 	f.reads.Add(1)
-	return f.table.ReadEach(ctx, f.data, rows, f.need, func(i int, record *rowcodec.Record, err error) error {
+	return f.table.ReadEach(ctx, weighed{f.data, &f.sizes}, rows, f.need, func(i int, record *rowcodec.Record, err error) error {
 		// The value decides, not the write: a row that was written again with the same value
 		// has not changed, and must not be missed because its old posting was read.
 		agrees := err == nil && record != nil
