@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"sync"
@@ -136,7 +137,7 @@ func (p *pass) finds(key []byte, row Found, err error) {
 
 // scan reads a part of the source, and hands its rows on in batches.
 func (p *pass) scan(ctx context.Context, part inspect.Part, do func([]Found) error) error {
-	batch := make([]Found, 0, chunks.FullBatch)
+	batch, gauge := make([]Found, 0, chunks.FullBatch), chunks.Gauge{}
 	for f, err := range p.source.Scan(ctx, part) {
 		if err != nil {
 			return ofSource(err)
@@ -150,7 +151,7 @@ func (p *pass) scan(ctx context.Context, part inspect.Part, do func([]Found) err
 			p.refuse(ctx, f)
 			continue
 		}
-		if batch = append(batch, f); len(batch) == chunks.FullBatch {
+		if batch = append(batch, f); gauge.Full(chunks.SizeOfValues(maps.Values(f.Row))) {
 			if err := do(batch); err != nil {
 				return err
 			}

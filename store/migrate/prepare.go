@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -190,12 +192,13 @@ type sampling struct {
 
 // sampleRows reads and encrypts rows of the source.
 func (m *Migration) sampleRows(ctx context.Context, p *Plan, s *sampling) error {
-	began, found := time.Now(), make([]Found, 0, s.left)
+	began, found, bytes := time.Now(), make([]Found, 0, s.left), 0
 	for f, err := range m.source.Scan(ctx, inspect.Part{Index: 0, Of: 1}) {
 		if err != nil {
 			return ofSource(err)
 		}
-		if found = append(found, f); len(found) == s.left {
+		found, bytes = append(found, f), bytes+chunks.SizeOfValues(maps.Values(f.Row))
+		if len(found) == s.left || bytes >= 8*chunks.FullBytes {
 			break
 		}
 	}
@@ -205,22 +208,16 @@ func (m *Migration) sampleRows(ctx context.Context, p *Plan, s *sampling) error 
 	}
 	for _, f := range found {
 		w, err := wanted(t, f)
-		var records []*rowcodec.Record
-		if err == nil && w.record != nil {
-			// Values are put into no index before anything begins, so that their ciphertexts are not known.
-			if records = []*rowcodec.Record{w.record}; !stateful {
-				_, err = t.EncodeAll(ctx, records)
-			}
+		if err == nil && w.record != nil && !stateful { // whose values are put into no index before anything begins
+			_, err = t.EncodeAll(ctx, []*rowcodec.Record{w.record})
 		}
 		switch {
 		case err != nil && fault.IsOfRow(err):
 			p.Refused, p.Reason = p.Refused+1, cmp.Or(p.Reason, fault.Unfit(err).Error())
-			continue
 		case err != nil:
 			return err
-		}
-		for _, r := range records {
-			s.bytes += layouts.Size(t.View, r)
+		case w.record != nil:
+			s.bytes += layouts.Size(t.View, w.record)
 		}
 	}
 	p.Sampled, s.left, s.took = p.Sampled+len(found), s.left-len(found), s.took+time.Since(began)
