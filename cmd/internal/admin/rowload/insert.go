@@ -111,8 +111,9 @@ type sender struct {
 	total      int             // rows of an input that was checked
 	most       int             // bad rows
 
-	rows []store.Row
-	came []*tabular.Row
+	rows  []store.Row
+	came  []*tabular.Row
+	bytes int // of rows
 
 	digests *digester
 	recent  map[digest]struct{} // keys of rows that may be under way, or are in rows
@@ -130,7 +131,23 @@ const (
 	// mostFirst bounds the keys of the standard input that a row is compared with before it is written, in some 15 MB.
 	// A row with another key that was there before is noticed at the end.
 	mostFirst = 1 << 18
+
+	// mostBytes is from how many bytes on a batch is sent although it has few rows: several are under way together.
+	mostBytes = 4 << 20
 )
+
+// sizeOf returns how many bytes the texts and byte strings of a row have.
+func sizeOf(row store.Row) (bytes int) {
+	for _, v := range row {
+		switch v := v.(type) {
+		case string:
+			bytes += len(v)
+		case []byte:
+			bytes += len(v)
+		}
+	}
+	return bytes
+}
 
 // all reads the rows and sends them.
 func (s *sender) all(in tabular.Reader) error {
@@ -161,7 +178,7 @@ func (s *sender) all(in tabular.Reader) error {
 			kept = came.Kept()
 		}
 		s.rows, s.came = append(s.rows, row), append(s.came, kept)
-		if len(s.rows) == s.Batch {
+		if s.bytes += sizeOf(row); len(s.rows) == s.Batch || s.bytes >= mostBytes {
 			s.send()
 		}
 	}
@@ -222,7 +239,7 @@ func (s *sender) send() {
 		return
 	}
 	rows, came := s.rows, s.came
-	s.rows, s.came = make([]store.Row, 0, s.Batch), make([]*tabular.Row, 0, s.Batch)
+	s.rows, s.came, s.bytes = make([]store.Row, 0, s.Batch), make([]*tabular.Row, 0, s.Batch), 0
 	s.slots <- struct{}{}
 	s.group.Go(func() error {
 		defer func() { <-s.slots }()

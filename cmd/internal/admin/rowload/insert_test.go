@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -42,10 +44,53 @@ func (g *growing) GetBatch(_ context.Context, keys []store.Row, _ ...string) ([]
 	return make([]store.Row, len(keys)), nil
 }
 
-// A file that grows is not followed: no row is put that was not checked, and the load ends.
-func TestInputGrows(t *testing.T) {
+// A sized table counts batches, and the bytes of the largest.
+type sized struct {
+	mu            sync.Mutex
+	rows, largest int
+}
+
+func (z *sized) Put(_ context.Context, rows ...store.Row) error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	n := 0
+	for _, row := range rows {
+		n += len(row["text"].(string))
+	}
+	z.rows, z.largest = z.rows+len(rows), max(z.largest, n)
+	return nil
+}
+
+func (z *sized) Insert(ctx context.Context, rows ...store.Row) error { return z.Put(ctx, rows...) }
+
+func (z *sized) GetBatch(_ context.Context, keys []store.Row, _ ...string) ([]store.Row, error) {
+	return make([]store.Row, len(keys)), nil
+}
+
+// Of large rows few are sent together, whatever Batch says.
+func TestBatchesOfLargeRows(t *testing.T) {
+	const rows, size = 30, 1 << 19
+	text := strings.Repeat("x", size)
+	var csv strings.Builder
+	csv.WriteString("id,text\n")
+	for i := range rows {
+		fmt.Fprintf(&csv, "%d,%s\n", i, text)
+	}
 	file := filepath.Join(t.TempDir(), "rows.csv")
-	require.NoError(t, os.WriteFile(file, []byte("id\n1\n2\n3\n4\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(csv.String()), 0o600))
+	l := loadOf(t, file, store.RandomisedColumn("text", store.String))
+	l.Batch, l.Writers = 100, 2
+	require.NoError(t, l.Check(t.Context()))
+	table := new(sized)
+	done, err := l.Insert(t.Context(), table)
+	require.NoError(t, err)
+	require.Equal(t, rows, done.Rows)
+	require.Equal(t, rows, table.rows)
+	require.Equal(t, mostBytes, table.largest)
+}
+
+// loadOf returns a load of a file of CSV into a table whose key is the integer id.
+func loadOf(t *testing.T, file string, columns ...store.Column) *Load {
 	var in tabular.Input
 	var flags celltext.Flags
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -55,13 +100,21 @@ func TestInputGrows(t *testing.T) {
 	require.NoError(t, in.Check())
 	format, err := flags.Format()
 	require.NoError(t, err)
-	columns, err := format.Columns(store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}})
+	of, err := format.Columns(store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: columns})
 	require.NoError(t, err)
-	names, err := NamesOf(columns, false, nil, nil)
+	names, err := NamesOf(of, false, nil, nil)
 	require.NoError(t, err)
 	l := &Load{Input: &in, Names: names, Key: []string{"id"}, Bar: progress.None{}, Batch: 1, Writers: 1}
 	_, err = l.Begin("")
 	require.NoError(t, err)
+	return l
+}
+
+// A file that grows is not followed: no row is put that was not checked, and the load ends.
+func TestInputGrows(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rows.csv")
+	require.NoError(t, os.WriteFile(file, []byte("id\n1\n2\n3\n4\n"), 0o600))
+	l := loadOf(t, file)
 	require.NoError(t, l.Check(t.Context()))
 	table := &growing{file: file}
 	done, err := l.Insert(t.Context(), table)
