@@ -235,7 +235,7 @@ func (r *rekeying) readList(d inspect.Database) error {
 	defer f.Close()
 	r.list = make(rekey.List)
 	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
+	for n := 1; lines.Scan() || errors.Is(lines.Err(), bufio.ErrTooLong); n++ {
 		if !keyID.MatchString(lines.Text()) {
 			return fmt.Errorf("line %d of %s is no id of a key, and is not shown: name a list that this command has made, or a file that is not there", n, r.file)
 		}
