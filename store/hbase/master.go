@@ -65,7 +65,7 @@ func (m *master) do(ctx context.Context, name string, request, response proto.Me
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // else it may be all that is wrong
+		if until, ends := ctx.Deadline(); ctx.Err() == nil && (!ends || time.Now().Before(until)) { // else it may be all that is wrong
 			m.db.note(err)
 		}
 		var server region.ServerError

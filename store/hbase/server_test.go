@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -223,6 +224,31 @@ func TestCloseWhileConnecting(t *testing.T) {
 	close(given)
 	require.ErrorIs(t, err, context.Canceled)
 	require.EqualValues(t, 2, servers.Load())
+}
+
+// TestDeadlineWhileConnecting has a dialer that notices a moment before the context that the time is over, as net.Dialer may. That
+// says nothing of the database.
+func TestDeadlineWhileConnecting(t *testing.T) {
+	q := quorum(t)
+	leaks(t)
+	var late atomic.Bool
+	db := open(t, Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if until, ends := ctx.Deadline(); late.Load() && ends && strings.Contains(q, address) {
+			for time.Now().Before(until) { // which does not wait for a timer
+			}
+			return nil, os.ErrDeadlineExceeded
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	late.Store(true)
+	for range 100 {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
+		_, err := db.Families(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
 }
 
 // TestFrozenServer has a server that takes requests and says nothing.
