@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/bits"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
@@ -151,7 +151,7 @@ func (p *pass) scan(ctx context.Context, part inspect.Part, do func([]Found) err
 			p.refuse(ctx, f)
 			continue
 		}
-		if batch = append(batch, f); gauge.Full(chunks.SizeOfValues(maps.Values(f.Row))) {
+		if batch = append(batch, f); gauge.Full(rowsize.Of(f.Row)) {
 			if err := do(batch); err != nil {
 				return err
 			}

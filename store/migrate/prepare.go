@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
-	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -197,8 +196,8 @@ func (m *Migration) sampleRows(ctx context.Context, p *Plan, s *sampling) error 
 		if err != nil {
 			return ofSource(err)
 		}
-		found, bytes = append(found, f), bytes+chunks.SizeOfValues(maps.Values(f.Row))
-		if len(found) == s.left || bytes >= 8*chunks.FullBytes {
+		found, bytes = append(found, f), bytes+rowsize.Of(f.Row)
+		if len(found) == s.left || bytes >= 8*rowsize.Enough {
 			break
 		}
 	}

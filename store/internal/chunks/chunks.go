@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -82,16 +83,13 @@ func GetEach(ctx context.Context, data driver.Family, keys [][]byte, s driver.Sl
 // FullBatch is how many rows are worked on together.
 const FullBatch = 256
 
-// FullBytes is from how many bytes on fewer rows are. A cell may have twice as many.
-const FullBytes = driver.MaxValue / 2
-
 // A Gauge says when the rows that are gathered are to be worked on. Its zero value is that of none.
 type Gauge struct{ rows, bytes int }
 
 // Full counts one row more, and says whether those since it last said so are enough.
 func (g *Gauge) Full(bytes int) bool {
 	g.rows, g.bytes = g.rows+1, g.bytes+bytes
-	full := g.rows == FullBatch || g.bytes >= FullBytes
+	full := g.rows == FullBatch || g.bytes >= rowsize.Enough
 	if full {
 		*g = Gauge{}
 	}
@@ -102,19 +100,6 @@ func (g *Gauge) Full(bytes int) bool {
 func SizeOf(row driver.Row) (bytes int) {
 	for _, cell := range row.Cells {
 		bytes += len(cell.Value)
-	}
-	return bytes
-}
-
-// SizeOfValues returns how many bytes the texts and byte strings among values have.
-func SizeOfValues(values iter.Seq[any]) (bytes int) {
-	for v := range values {
-		switch v := v.(type) {
-		case string:
-			bytes += len(v)
-		case []byte:
-			bytes += len(v)
-		}
 	}
 	return bytes
 }

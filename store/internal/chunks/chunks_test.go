@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
@@ -32,12 +33,12 @@ func TestBatchesAreBounded(t *testing.T) {
 		for i, row := range batch {
 			require.Equal(t, fmt.Sprintf("%04d", n+i), string(row.Key))
 			if bytes += chunks.SizeOf(row); i < len(batch)-1 {
-				require.Less(t, bytes, chunks.FullBytes)
+				require.Less(t, bytes, rowsize.Enough)
 			}
 		}
 		require.LessOrEqual(t, len(batch), chunks.FullBatch)
 		if len(batch) < chunks.FullBatch && n+len(batch) < rows {
-			require.GreaterOrEqual(t, bytes, chunks.FullBytes)
+			require.GreaterOrEqual(t, bytes, rowsize.Enough)
 		}
 		n += len(batch)
 		return nil

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
@@ -154,7 +155,7 @@ func (s *rangeScan) batch(ctx context.Context) *batch {
 			}
 		}()
 	}
-	for bytes := 0; len(b.rows) < n && bytes < chunks.FullBytes; {
+	for bytes := 0; len(b.rows) < n && bytes < rowsize.Enough; {
 		row, err, ok := s.next()
 		if !ok || err != nil {
 			b.end, b.err = true, err
@@ -329,7 +330,7 @@ func (f *finder) openCopy(posting driver.Row, s *rowcodec.Scratch) (r *rowcodec.
 }
 
 // atOnce returns of how many postings, at most most, the rows are read together: of few, where these are large.
-func (f *finder) atOnce(most int) int { return f.sizes.Rows(driver.Slice{}, chunks.FullBytes, most) }
+func (f *finder) atOnce(most int) int { return f.sizes.Rows(driver.Slice{}, rowsize.Enough, most) }
 
 // A weighed family notes how large the rows of a batch are, of which a query may want a small part only.
 type weighed struct {

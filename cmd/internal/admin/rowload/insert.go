@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
+	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store"
 )
 
@@ -131,23 +132,7 @@ const (
 	// mostFirst bounds the keys of the standard input that a row is compared with before it is written, in some 15 MB.
 	// A row with another key that was there before is noticed at the end.
 	mostFirst = 1 << 18
-
-	// mostBytes is from how many bytes on a batch is sent although it has few rows: several are under way together.
-	mostBytes = 4 << 20
 )
-
-// sizeOf returns how many bytes the texts and byte strings of a row have.
-func sizeOf(row store.Row) (bytes int) {
-	for _, v := range row {
-		switch v := v.(type) {
-		case string:
-			bytes += len(v)
-		case []byte:
-			bytes += len(v)
-		}
-	}
-	return bytes
-}
 
 // all reads the rows and sends them.
 func (s *sender) all(in tabular.Reader) error {
@@ -178,7 +163,7 @@ func (s *sender) all(in tabular.Reader) error {
 			kept = came.Kept()
 		}
 		s.rows, s.came = append(s.rows, row), append(s.came, kept)
-		if s.bytes += sizeOf(row); len(s.rows) == s.Batch || s.bytes >= mostBytes {
+		if s.bytes += rowsize.Of(row); len(s.rows) == s.Batch || s.bytes >= rowsize.Enough {
 			s.send()
 		}
 	}

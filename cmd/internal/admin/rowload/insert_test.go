@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
+	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store"
 )
 
@@ -86,7 +87,7 @@ func TestBatchesOfLargeRows(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rows, done.Rows)
 	require.Equal(t, rows, table.rows)
-	require.Equal(t, mostBytes, table.largest)
+	require.Equal(t, rowsize.Enough, table.largest)
 }
 
 // loadOf returns a load of a file of CSV into a table whose key is the integer id.
