@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
@@ -113,7 +114,7 @@ const (
 )
 
 // figures returns what is asked for.
-func (o *reproOptions) figures() ([]repro.Figure, error) {
+func (o *reproOptions) figures() ([]experiment.Figure, error) {
 	if o.figure == allFigures {
 		return repro.Figures(), nil
 	}
@@ -129,11 +130,11 @@ func (o *reproOptions) figures() ([]repro.Figure, error) {
 	if !figure.Drawn && len(o.plots) > 0 {
 		return nil, exit.Usagef("--plot draws curves, and %s is a table", figure.Name)
 	}
-	return []repro.Figure{figure}, nil
+	return []experiment.Figure{figure}, nil
 }
 
 // without says why a figure does not take a flag, or nothing where it does.
-func without(figure repro.Figure, flag string) string {
+func without(figure experiment.Figure, flag string) string {
 	switch {
 	case flag == "seed":
 	case !figure.Stored:
@@ -142,9 +143,9 @@ func without(figure repro.Figure, flag string) string {
 		return fmt.Sprintf("two databases, and %s is of one; there is %s", figure.Name, strings.Join(comparing(), ", "))
 	case flag == "rounds" && figure.Once:
 		return fmt.Sprintf("repetitions, and %s is measured once", figure.Name)
-	case flag == "batch" && figure.Loads < repro.Batched:
+	case flag == "batch" && figure.Loads < experiment.Batched:
 		return fmt.Sprintf("rows that are sent together, and %s sends them in its own way", figure.Name)
-	case flag == "writers" && figure.Loads < repro.Written:
+	case flag == "writers" && figure.Loads < experiment.Written:
 		return fmt.Sprintf("batches that are under way together, and %s sends them in its own way", figure.Name)
 	}
 	return ""
@@ -187,9 +188,9 @@ func (o *reproOptions) check() error {
 }
 
 // database opens what a figure is measured in, the name "" a temporary store; free closes it.
-func (o *reproOptions) database(ctx context.Context, e *cli.Env, name string, key kms.KMS) (d repro.Database, free func() error, err error) {
+func (o *reproOptions) database(ctx context.Context, e *cli.Env, name string, key kms.KMS) (d experiment.Database, free func() error, err error) {
 	remove := func() error { return nil }
-	d = repro.Database{Name: name, Key: key, Replace: o.replace}
+	d = experiment.Database{Name: name, Key: key, Replace: o.replace}
 	if name == "" {
 		d.Name = temporary
 		if name, remove, err = temporaryStore(); err != nil {
@@ -222,7 +223,7 @@ func (o *reproOptions) master(e *cli.Env) (kms.KMS, error) {
 }
 
 // open has the configuration name what a figure is measured in; free closes it.
-func (o *reproOptions) open(ctx context.Context, e *cli.Env, figure repro.Figure, key kms.KMS, cfg *repro.Config) (free func() error, err error) {
+func (o *reproOptions) open(ctx context.Context, e *cli.Env, figure experiment.Figure, key kms.KMS, cfg *experiment.Config) (free func() error, err error) {
 	first, freeFirst, err := o.database(ctx, e, o.store, key)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/report"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
@@ -62,7 +63,7 @@ func (r *reproduction) try(ctx context.Context) error {
 	if r.store == "" {
 		return nil
 	}
-	free, err := r.open(ctx, r.env, repro.Figure{Beside: true}, r.keys, new(repro.Config))
+	free, err := r.open(ctx, r.env, experiment.Figure{Beside: true}, r.keys, new(experiment.Config))
 	if err != nil {
 		return exit.Early(ctx, err)
 	}
@@ -70,10 +71,10 @@ func (r *reproduction) try(ctx context.Context) error {
 }
 
 // measureAll measures figures one after the other, also after one that failed, and writes the page.
-func (r *reproduction) measureAll(ctx context.Context, figures []repro.Figure) (err error) {
+func (r *reproduction) measureAll(ctx context.Context, figures []experiment.Figure) (err error) {
 	start := time.Now()
 	r.page = report.Page{Env: show.ThisEnvironment(start), Command: r.command(r.figure), Seed: r.seed, Quick: r.quick, Of: len(figures)}
-	if slices.ContainsFunc(figures, func(f repro.Figure) bool { return f.Stored }) {
+	if slices.ContainsFunc(figures, func(f experiment.Figure) bool { return f.Stored }) {
 		r.page.Store = stores.Shown(cmp.Or(r.store, temporary))
 	}
 	for i, figure := range figures {
@@ -100,7 +101,7 @@ func (r *reproduction) measureAll(ctx context.Context, figures []repro.Figure) (
 func (r *reproduction) together() bool { return r.figure == allFigures && !r.json }
 
 // measure measures a figure and shows what was measured, which is some of it also where it failed.
-func (r *reproduction) measure(ctx context.Context, figure repro.Figure) (failed, shown error) {
+func (r *reproduction) measure(ctx context.Context, figure experiment.Figure) (failed, shown error) {
 	f := report.PageFigure{Command: r.command(figure.Name)}
 	f.Figure = report.Figure{Env: r.page.Env, Figure: figure, Seed: r.seed, Quick: r.quick}
 	start := time.Now()
@@ -130,8 +131,8 @@ func (r *reproduction) measure(ctx context.Context, figure repro.Figure) (failed
 }
 
 // run measures a figure, in a database of its own unless one is named.
-func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *repro.Result, err error) {
-	cfg := repro.Config{Seed: r.seed, Quick: r.quick, Progress: r.env.Progress(), Rounds: r.rounds, Batch: r.Batch, Writers: r.Writers}
+func (r *reproduction) run(ctx context.Context, figure experiment.Figure) (result *experiment.Result, err error) {
+	cfg := experiment.Config{Seed: r.seed, Quick: r.quick, Progress: r.env.Progress(), Rounds: r.rounds, Batch: r.Batch, Writers: r.Writers}
 	if figure.Stored {
 		var free func() error
 		if free, err = r.open(ctx, r.env, figure, r.keys, &cfg); err != nil {

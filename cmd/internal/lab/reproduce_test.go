@@ -11,38 +11,38 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 )
 
 // threeFigures are one that is measured, one that fails, and one that is interrupted after half of it where stop is not nil.
-func threeFigures(stop func()) []repro.Figure {
-	result := func(what string) *repro.Result {
-		return &repro.Result{
+func threeFigures(stop func()) []experiment.Figure {
+	result := func(what string) *experiment.Result {
+		return &experiment.Result{
 			Title: what, Runs: 1, X: "n", Y: "s",
-			Curves:   []repro.Curve{{Name: "ours", Points: []repro.Point{{X: 1, Y: 1}, {X: 2, Y: 2}}}},
-			Findings: []repro.Finding{{Holds: true, Text: "It " + what + "."}},
+			Curves:   []experiment.Curve{{Name: "ours", Points: []experiment.Point{{X: 1, Y: 1}, {X: 2, Y: 2}}}},
+			Findings: []experiment.Finding{{Holds: true, Text: "It " + what + "."}},
 		}
 	}
-	figure := func(name string, run func(context.Context) (*repro.Result, error)) repro.Figure {
-		return repro.Figure{Name: name, About: "about " + name, Source: "a paper", Drawn: true, Run: func(ctx context.Context, _ repro.Config) (*repro.Result, error) { return run(ctx) }}
+	figure := func(name string, run func(context.Context) (*experiment.Result, error)) experiment.Figure {
+		return experiment.Figure{Name: name, About: "about " + name, Source: "a paper", Drawn: true, Run: func(ctx context.Context, _ experiment.Config) (*experiment.Result, error) { return run(ctx) }}
 	}
-	return []repro.Figure{
-		figure("one", func(context.Context) (*repro.Result, error) { return result("goes up"), nil }),
-		figure("two", func(context.Context) (*repro.Result, error) { return nil, errors.New("no room") }),
-		figure("three", func(ctx context.Context) (*repro.Result, error) {
+	return []experiment.Figure{
+		figure("one", func(context.Context) (*experiment.Result, error) { return result("goes up"), nil }),
+		figure("two", func(context.Context) (*experiment.Result, error) { return nil, errors.New("no room") }),
+		figure("three", func(ctx context.Context) (*experiment.Result, error) {
 			if stop != nil {
 				stop()
 			}
 			return result("goes down"), ctx.Err()
 		}),
-		figure("four", func(context.Context) (*repro.Result, error) { return result("stays"), nil }),
+		figure("four", func(context.Context) (*experiment.Result, error) { return result("stays"), nil }),
 	}
 }
 
 // together runs all figures of a list, and returns what was printed, the page, and the error.
-func together(t *testing.T, ctx context.Context, figures []repro.Figure, jsonLines bool) (out, page string, err error) {
+func together(t *testing.T, ctx context.Context, figures []experiment.Figure, jsonLines bool) (out, page string, err error) {
 	t.Helper()
 	var printed strings.Builder
 	name := filepath.Join(t.TempDir(), "page.html")
@@ -90,7 +90,7 @@ func TestInterruptedFigures(t *testing.T) {
 	ctx, stop = context.WithCancel(context.Background())
 	figures := threeFigures(nil)
 	last := figures[0].Run
-	figures[0].Run = func(ctx context.Context, cfg repro.Config) (*repro.Result, error) {
+	figures[0].Run = func(ctx context.Context, cfg experiment.Config) (*experiment.Result, error) {
 		stop()
 		return last(ctx, cfg)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
 
-	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 )
 
 const (
@@ -86,7 +86,7 @@ func barPlot(f Figure) (*plot.Plot, error) {
 }
 
 // addBar draws a bar from the floor up, at x, and its interval.
-func addBar(p *plot.Plot, b repro.Bar, x, floor float64, colour color.Color) (*plotter.Polygon, error) {
+func addBar(p *plot.Plot, b experiment.Bar, x, floor float64, colour color.Color) (*plotter.Polygon, error) {
 	y := max(b.Y, floor)
 	bar, err := plotter.NewPolygon(plotter.XYs{{X: x - barHalf, Y: floor}, {X: x - barHalf, Y: y}, {X: x + barHalf, Y: y}, {X: x + barHalf, Y: floor}})
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
 
-	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 )
 
 // A Figure is a figure of a paper with what its experiment found here.
 type Figure struct {
 	Env    show.Environment
-	Figure repro.Figure
+	Figure experiment.Figure
 	Seed   uint64
 	Quick  bool
-	*repro.Result
+	*experiment.Result
 }
 
 // FigureTable writes the curves at some places, and what they say of the paper.
@@ -45,7 +45,7 @@ func FigureTable(w io.Writer, f Figure, style show.Style) error {
 	for _, note := range f.Notes {
 		b.WriteString(show.Wrap(note, style.Width))
 	}
-	if f.Quick && slices.ContainsFunc(f.Findings, func(found repro.Finding) bool { return found.Unclear }) {
+	if f.Quick && slices.ContainsFunc(f.Findings, func(found experiment.Finding) bool { return found.Unclear }) {
 		b.WriteString(show.Wrap("A quick run has few repetitions, so that most statements about time stay unclear, whatever the figures seem to say.", style.Width))
 	}
 	for _, finding := range f.Findings {
@@ -78,7 +78,7 @@ func gridOf(f Figure) grid {
 	return gridFor(f.Table)
 }
 
-func gridFor(t *repro.Table) grid {
+func gridFor(t *experiment.Table) grid {
 	g := grid{headers: t.Columns, words: t.Words, names: t.Names}
 	for _, cells := range t.Rows {
 		var row []string
@@ -107,7 +107,7 @@ func (g grid) text(style show.Style) string {
 }
 
 // nameOf returns the name of a row.
-func nameOf(t *repro.Table, cells []repro.Cell) string {
+func nameOf(t *experiment.Table, cells []experiment.Cell) string {
 	var names []string
 	for _, c := range cells[:t.Names] {
 		names = append(names, c.Text)
@@ -159,7 +159,7 @@ type jsonPoint struct {
 	Name   string `json:"name"`
 	Curve  string `json:"curve"`
 	Paper  bool   `json:"paper,omitempty"` // the paper's, not measured
-	repro.Point
+	experiment.Point
 }
 
 type jsonBox struct {
@@ -217,7 +217,7 @@ func FigureJSON(w io.Writer, f Figure) error {
 	for _, b := range f.Bars {
 		lines = append(lines, jsonBar{"bar", name, b.Group, b.Name, b.Kin, b.Y, b.Low, b.High})
 	}
-	for _, t := range []*repro.Table{f.Table, f.More} {
+	for _, t := range []*experiment.Table{f.Table, f.More} {
 		if t == nil {
 			continue
 		}
@@ -310,8 +310,8 @@ func boxPlots(f Figure) (groups []string, plots []*plot.Plot, err error) {
 }
 
 // byGroup returns neighbours of one group together.
-func byGroup(boxes []repro.Box) iter.Seq[[]repro.Box] {
-	return func(yield func([]repro.Box) bool) {
+func byGroup(boxes []experiment.Box) iter.Seq[[]experiment.Box] {
+	return func(yield func([]experiment.Box) bool) {
 		for from, i := 0, 1; i <= len(boxes); i++ {
 			if i < len(boxes) && boxes[i].Group == boxes[from].Group {
 				continue
@@ -327,7 +327,7 @@ func byGroup(boxes []repro.Box) iter.Seq[[]repro.Box] {
 const panelWidth = 9 * vg.Centimeter
 
 // panelsOf returns the curves by the panels that they are in. Where there are several, each curve is named by its kin.
-func panelsOf(curves []repro.Curve) (panels [][]repro.Curve) {
+func panelsOf(curves []experiment.Curve) (panels [][]experiment.Curve) {
 	of := make(map[string]int)
 	for _, c := range curves {
 		i, known := of[c.Panel]
@@ -349,7 +349,7 @@ func panelsOf(curves []repro.Curve) (panels [][]repro.Curve) {
 }
 
 // figurePanel draws curves over one pair of axes.
-func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*plot.Plot, error) {
+func figurePanel(f Figure, title string, curves []experiment.Curve, legend bool) (*plot.Plot, error) {
 	p := draw.New(title, f.Y)
 	p.X.Label.Text = f.X
 	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks{}, roundTicks{}
@@ -429,7 +429,7 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 
 // highest returns the greatest value that curves have in the left or right third of the width, with
 // their intervals.
-func highest(curves []repro.Curve, left bool, right float64, lastOnly bool) (y float64) {
+func highest(curves []experiment.Curve, left bool, right float64, lastOnly bool) (y float64) {
 	for _, c := range curves {
 		for i, pt := range c.Points {
 			if left == (pt.X < right/2) && math.Abs(pt.X-right/2) >= right/6 {
@@ -444,14 +444,14 @@ func highest(curves []repro.Curve, left bool, right float64, lastOnly bool) (y f
 
 // hasInterval reports whether a point is drawn with its confidence interval. lastOnly is for many
 // curves, which would be hidden by those of all their points.
-func hasInterval(c repro.Curve, i int, lastOnly bool) bool {
+func hasInterval(c experiment.Curve, i int, lastOnly bool) bool {
 	return c.Points[i].High > 0 && (!lastOnly || i == len(c.Points)-1)
 }
 
 // spreadOf returns over how much of the x axis the confidence intervals of curves with the same points
 // are spread, so that they stand beside each other: each by a hundredth of the axis, unless the points
 // are nearer.
-func spreadOf(curves []repro.Curve) float64 {
+func spreadOf(curves []experiment.Curve) float64 {
 	gap, right := math.Inf(1), 0.0
 	for _, c := range curves {
 		for i, pt := range c.Points {
@@ -465,7 +465,7 @@ func spreadOf(curves []repro.Curve) float64 {
 }
 
 // addIntervals draws the confidence intervals of a curve, where it has some, beside its points.
-func addIntervals(p *plot.Plot, c repro.Curve, lastOnly bool, beside float64, colour color.Color) error {
+func addIntervals(p *plot.Plot, c experiment.Curve, lastOnly bool, beside float64, colour color.Color) error {
 	var xys plotter.XYs
 	var errs plotter.YErrors
 	for i, pt := range c.Points {
@@ -493,7 +493,7 @@ func addIntervals(p *plot.Plot, c repro.Curve, lastOnly bool, beside float64, co
 const manyCurves = 5
 
 // looksOf returns how curves are drawn: those of a kin in one colour and with different dashes.
-func looksOf(curves []repro.Curve) []vgdraw.LineStyle {
+func looksOf(curves []experiment.Curve) []vgdraw.LineStyle {
 	dashes := [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(1.5), vg.Points(2.5)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}
 	colours, kins := make(map[string]int), make(map[string]int)
 	used := 1 // grey is for what has no encryption, which begins where there are kins

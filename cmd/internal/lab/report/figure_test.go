@@ -14,21 +14,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 )
 
 func figure() Figure {
 	return Figure{
 		Env:    show.Environment{Version: "v0.0.0", Go: "go1.26", OS: "linux", Arch: "amd64", Cores: 2, Time: time.Unix(1_700_000_000, 0).UTC()},
-		Figure: repro.Figure{Name: "waage-fig9", Source: "Waage et al. 2016, figure 9"},
+		Figure: experiment.Figure{Name: "waage-fig9", Source: "Waage et al. 2016, figure 9"},
 		Seed:   7,
-		Result: &repro.Result{
+		Result: &experiment.Result{
 			Title: "Things of 10,000 values", X: "number of values", Y: "things", Runs: 3, Marks: []float64{1, 10_000},
-			Curves: []repro.Curve{
-				{Name: "ours", Points: []repro.Point{{X: 1, Y: 42.51}, {X: 5000, Y: 25}, {X: 10_000, Y: 22}}},
-				{Name: "theirs", Points: []repro.Point{{X: 10_000, Y: 186_287}}, Paper: true},
+			Curves: []experiment.Curve{
+				{Name: "ours", Points: []experiment.Point{{X: 1, Y: 42.51}, {X: 5000, Y: 25}, {X: 10_000, Y: 22}}},
+				{Name: "theirs", Points: []experiment.Point{{X: 10_000, Y: 186_287}}, Paper: true},
 			},
-			Findings: []repro.Finding{
+			Findings: []experiment.Finding{
 				{Holds: true, Text: "The paper: it falls. Here it falls, too."},
 				{Text: "The paper: 186,287 things. Here they are 22, for reasons that take more than one line of a terminal to tell."},
 			},
@@ -40,26 +40,26 @@ func figure() Figure {
 func tableFigure() Figure {
 	f := figure()
 	ratio := 1.25
-	f.Result = &repro.Result{
+	f.Result = &experiment.Result{
 		Title: "Times", X: "number of values", Y: "time in s", LogY: true, Runs: 20,
-		Table: &repro.Table{
+		Table: &experiment.Table{
 			Names: 2, Columns: []string{"", "scheme", "x plain", "what"}, Words: []bool{true, true, false, true},
-			Rows: [][]repro.Cell{
+			Rows: [][]experiment.Cell{
 				{{Text: "I"}, {Text: "ours"}, {Text: "1.25 (1.20-1.30)", Number: &ratio, Low: 1.2, High: 1.3}, {Text: "a word"}},
 				{{Text: "II"}, {Text: "theirs"}, {Text: "-"}, {Text: "another"}},
 			},
 		},
 		Notes:    []string{"x plain: beside plain."},
-		Findings: []repro.Finding{{Unclear: true, Text: "The paper: so. Here nobody knows."}},
+		Findings: []experiment.Finding{{Unclear: true, Text: "The paper: so. Here nobody knows."}},
 	}
 	for i, name := range []string{"plain", "best", "mean", "worst", "other", "last"} {
-		c := repro.Curve{Name: name, Kin: "kin"}
+		c := experiment.Curve{Name: name, Kin: "kin"}
 		if i == 0 {
 			c.Kin = "none"
 		}
 		for x := 1.0; x <= 10; x++ {
 			y := x * float64(i+1) / 100
-			c.Points = append(c.Points, repro.Point{X: 2000 * x, Y: y, Low: y / 2, High: 2 * y})
+			c.Points = append(c.Points, experiment.Point{X: 2000 * x, Y: y, Low: y / 2, High: 2 * y})
 		}
 		f.Curves = append(f.Curves, c)
 	}
@@ -79,7 +79,7 @@ func TestFigureWithTable(t *testing.T) {
 	require.Contains(t, figureTable(t, tableFigure(), show.Style{Width: 30}), "I ours\n  x plain: 1.25 (1.20-1.30)\n  what: a word\n")
 
 	f := tableFigure()
-	f.More = &repro.Table{Names: 1, Columns: []string{"left out", "why"}, Words: []bool{true, true}, Rows: [][]repro.Cell{{{Text: "a scheme"}, {Text: "for a reason"}}}}
+	f.More = &experiment.Table{Names: 1, Columns: []string{"left out", "why"}, Words: []bool{true, true}, Rows: [][]experiment.Cell{{{Text: "a scheme"}, {Text: "for a reason"}}}}
 	require.Contains(t, figureTable(t, f, show.Style{}), "\n\nLEFT OUT  WHY\na scheme  for a reason\nx plain: beside plain.\n")
 
 	var b strings.Builder
@@ -106,7 +106,7 @@ func TestLogarithmicFigure(t *testing.T) {
 	require.Equal(t, draw.Palette[0], looks[0].Color)
 	require.Equal(t, looks[1].Color, looks[2].Color)
 	require.NotEqual(t, looks[1].Dashes, looks[2].Dashes)
-	looks = looksOf([]repro.Curve{{}, {}})
+	looks = looksOf([]experiment.Curve{{}, {}})
 	require.NotEqual(t, looks[0].Color, looks[1].Color)
 }
 
@@ -116,7 +116,7 @@ func TestFigurePanels(t *testing.T) {
 	f.Curves = nil
 	for _, panel := range []string{"insert", "read"} {
 		for _, kin := range []string{"paper's", "ours"} {
-			f.Curves = append(f.Curves, repro.Curve{Name: panel + ", " + kin, Kin: kin, Panel: panel, Points: []repro.Point{{X: 1, Y: 2, Low: 1, High: 3}, {X: 2, Y: 3}}})
+			f.Curves = append(f.Curves, experiment.Curve{Name: panel + ", " + kin, Kin: kin, Panel: panel, Points: []experiment.Point{{X: 1, Y: 2, Low: 1, High: 3}, {X: 2, Y: 3}}})
 		}
 	}
 	for _, logarithmic := range []bool{false, true} {
@@ -196,9 +196,9 @@ func TestRoundTicks(t *testing.T) {
 }
 
 func TestBoxesAreDrawn(t *testing.T) {
-	f := Figure{Result: &repro.Result{Title: "boxes", Y: "ms"}}
+	f := Figure{Result: &experiment.Result{Title: "boxes", Y: "ms"}}
 	for _, name := range []string{"plain", "encrypted, slow"} {
-		f.Boxes = append(f.Boxes, repro.Box{Group: "SELECT", Name: name, Values: []float64{1, 2, 3, 4, 1000}})
+		f.Boxes = append(f.Boxes, experiment.Box{Group: "SELECT", Name: name, Values: []float64{1, 2, 3, 4, 1000}})
 	}
 	b, err := FigurePlot("boxes.svg", f)
 	require.NoError(t, err)
@@ -215,9 +215,9 @@ func TestBoxesAreDrawn(t *testing.T) {
 }
 
 func TestBarsAreDrawn(t *testing.T) {
-	f := Figure{Result: &repro.Result{Title: "bars", Y: "ms"}}
+	f := Figure{Result: &experiment.Result{Title: "bars", Y: "ms"}}
 	for i, name := range []string{"SELECT", "INSERT", "UPDATE"} {
-		f.Bars = append(f.Bars, repro.Bar{Group: []string{"Delivery", "Delivery", "Payment"}[i], Name: name, Kin: []string{"ours", "theirs", "ours"}[i], Y: 0.002 * float64(i), Low: 0.001 * float64(i), High: 0.004 * float64(i)})
+		f.Bars = append(f.Bars, experiment.Bar{Group: []string{"Delivery", "Delivery", "Payment"}[i], Name: name, Kin: []string{"ours", "theirs", "ours"}[i], Y: 0.002 * float64(i), Low: 0.001 * float64(i), High: 0.004 * float64(i)})
 	}
 	f.Bars[0].Y, f.Bars[0].Low, f.Bars[0].High = -1, -2, -0.5 // no bar, nor on a logarithmic axis
 	for _, logarithmic := range []bool{false, true} {

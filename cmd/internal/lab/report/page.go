@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
 
-	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
@@ -42,7 +42,7 @@ type PageFigure struct {
 // Verdicts counts findings by what they say.
 type Verdicts struct{ Holds, Differs, Unclear int }
 
-func (v *Verdicts) add(findings []repro.Finding) {
+func (v *Verdicts) add(findings []experiment.Finding) {
 	for _, f := range findings {
 		switch {
 		case f.Unclear:
@@ -63,7 +63,7 @@ func (p Page) Verdicts() (v Verdicts) {
 	return v
 }
 
-func (f PageFigure) findings() []repro.Finding {
+func (f PageFigure) findings() []experiment.Finding {
 	if f.Result == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ type shownFigure struct {
 	Legend   []legendEntry
 	Tables   []shownTable
 	Notes    []string
-	Findings []repro.Finding
+	Findings []experiment.Finding
 }
 
 // Drawn reports whether the figure has a picture.
@@ -219,7 +219,7 @@ func panelsFor(f Figure) (panels []panel, legend []legendEntry, err error) {
 	return panels, legendOf(all[0]), nil
 }
 
-func legendOf(curves []repro.Curve) (legend []legendEntry) {
+func legendOf(curves []experiment.Curve) (legend []legendEntry) {
 	for i, look := range looksOf(curves) {
 		entry := legendEntry{Name: curves[i].Name, Colour: template.CSS(draw.Property(look.Color)), Point: curves[i].Paper}
 		if entry.Point {

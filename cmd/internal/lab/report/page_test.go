@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
@@ -27,16 +27,16 @@ func page() Page {
 	add("curves", figure())
 	add("table", tableFigure())
 	panels := figure()
-	panels.Curves = []repro.Curve{
-		{Name: "read, ours", Kin: "ours", Panel: "read", Points: []repro.Point{{X: 1, Y: 2}, {X: 2, Y: 3}}},
-		{Name: "write, ours", Kin: "ours", Panel: "write", Points: []repro.Point{{X: 1, Y: 2}, {X: 2, Y: 3}}},
+	panels.Curves = []experiment.Curve{
+		{Name: "read, ours", Kin: "ours", Panel: "read", Points: []experiment.Point{{X: 1, Y: 2}, {X: 2, Y: 3}}},
+		{Name: "write, ours", Kin: "ours", Panel: "write", Points: []experiment.Point{{X: 1, Y: 2}, {X: 2, Y: 3}}},
 	}
 	add("panels", panels)
 	boxes := figure()
-	boxes.Curves, boxes.Y, boxes.Boxes = nil, "ms", []repro.Box{{Group: "SELECT", Name: "plain", Values: []float64{1, 2, 3}}}
+	boxes.Curves, boxes.Y, boxes.Boxes = nil, "ms", []experiment.Box{{Group: "SELECT", Name: "plain", Values: []float64{1, 2, 3}}}
 	add("boxes", boxes)
 	bars := figure()
-	bars.Curves, bars.Bars = nil, []repro.Bar{{Group: "Payment", Name: "UPDATE", Y: 1, Low: 0.5, High: 2}}
+	bars.Curves, bars.Bars = nil, []experiment.Bar{{Group: "Payment", Name: "UPDATE", Y: 1, Low: 0.5, High: 2}}
 	bars.More = tableFigure().Table
 	add("bars", bars)
 	words := tableFigure()
@@ -105,7 +105,7 @@ func TestColoursOfPages(t *testing.T) {
 	for _, c := range draw.Palette {
 		require.Regexp(t, `^var\(--(series-[0-9]|ink)\)$`, draw.Property(c))
 	}
-	legend := legendOf([]repro.Curve{{Name: "none", Kin: "none"}, {Name: "best", Kin: "k"}, {Name: "worst", Kin: "k"}, {Name: "paper", Paper: true}})
+	legend := legendOf([]experiment.Curve{{Name: "none", Kin: "none"}, {Name: "best", Kin: "k"}, {Name: "worst", Kin: "k"}, {Name: "paper", Paper: true}})
 	require.Equal(t, legend[1].Colour, legend[2].Colour)
 	require.NotEqual(t, legend[1].Dashes, legend[2].Dashes)
 	require.NotEqual(t, legend[0].Colour, legend[1].Colour)
@@ -126,7 +126,7 @@ func TestShortRuns(t *testing.T) {
 	for _, quick := range []bool{false, true} {
 		for _, unclear := range []bool{false, true} {
 			f := figure()
-			f.Quick, f.Findings = quick, []repro.Finding{{Unclear: unclear, Text: "x"}}
+			f.Quick, f.Findings = quick, []experiment.Finding{{Unclear: unclear, Text: "x"}}
 			var text bytes.Buffer
 			require.NoError(t, FigureTable(&text, f, show.Style{Width: 80}))
 			require.Equal(t, quick && unclear, strings.Contains(text.String(), "A quick run has few repetitions"))

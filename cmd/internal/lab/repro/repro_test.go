@@ -1,8 +1,6 @@
 package repro
 
 import (
-	"context"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/reprotest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,58 +31,6 @@ func TestFiguresHaveNames(t *testing.T) {
 	require.ErrorContains(t, err, "waage-fig1")
 }
 
-// The counts agree with those of an independent program for the same procedure, and are decided by
-// the seed.
-func TestWaageSamplings(t *testing.T) {
-	cfg := Config{Seed: 1, Quick: true}
-	fig1, err := waageFig1(context.Background(), cfg)
-	require.NoError(t, err)
-	fig2, err := waageFig2(context.Background(), cfg)
-	require.NoError(t, err)
-
-	for i, want := range []struct{ total, last float64 }{{239_587, 22.1}, {269_208, 25.0}} {
-		total, ok := fig1.Curves[i].At(samplingValues)
-		require.True(t, ok)
-		require.InEpsilon(t, want.total, total, 0.01)
-		// Both figures show one experiment.
-		area, last := 0.0, 0.0
-		for _, p := range fig2.Curves[i].Points {
-			area += p.Y * (p.X - last)
-			last = p.X
-		}
-		require.InEpsilon(t, total, area, 1e-9)
-		rate, ok := fig2.Curves[i].At(samplingValues)
-		require.True(t, ok)
-		require.InDelta(t, want.last, rate, 2)
-	}
-	require.Equal(t, "+-+", marks(fig1.Findings[:3])) // the fourth is of the machine
-	require.Equal(t, "-++", marks(fig2.Findings))
-	for _, r := range []*Result{fig1, fig2} {
-		require.Equal(t, []string{"all pairs kept", "targets only kept", "the paper's text"}, []string{r.Curves[0].Name, r.Curves[1].Name, r.Curves[2].Name})
-		require.Contains(t, r.Notes[0], "All pairs kept: as the paper describes")
-		require.NotEmpty(t, r.X)
-		require.NotEmpty(t, r.Y)
-		for _, x := range r.Marks {
-			_, ok := r.Curves[0].At(x)
-			require.True(t, ok, x)
-		}
-		for _, c := range r.Curves {
-			for _, p := range c.Points {
-				require.False(t, math.IsNaN(p.Y))
-			}
-		}
-	}
-
-	_, err = waageFig1(ended(), cfg)
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-func TestCommas(t *testing.T) {
-	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567.4: "1,234,567"} {
-		require.Equal(t, want, commas(n))
-	}
-}
-
 // BenchmarkHarnessOfFigures measures figures in an embedded database, and says for how much of the time the processor was in the
 // laboratory itself, where it has called nothing of the library. A figure has at most that much of its own: generating rows
 // and comparing answers counts, also where it is not timed.
@@ -94,10 +42,10 @@ func BenchmarkHarnessOfFigures(b *testing.B) {
 			file, err := os.Create(filepath.Join(b.TempDir(), "profile"))
 			require.NoError(b, err)
 			defer file.Close()
-			cfg := Config{Seed: 1, Quick: true, Batch: 256, Writers: 32}
+			cfg := experiment.Config{Seed: 1, Quick: true, Batch: 256, Writers: 32}
 			if figure.Stored {
-				cfg.Database = database(b)
-				cfg.Database.Disk = diskInMemory(func(string) uint64 { return 1 })
+				cfg.Database = reprotest.Database(b)
+				cfg.Database.Disk = reprotest.DiskInMemory(func(string) uint64 { return 1 })
 			}
 			require.NoError(b, pprof.StartCPUProfile(file))
 			start := time.Now()
