@@ -17,6 +17,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
+// OneLine is the text of --json of a command with one result.
+const OneLine = "print the result as a line of JSON"
+
 // A Command is a command on a store: it checks its arguments and flags, opens the store with its key, and
 // prints a result.
 type Command struct {

@@ -4,6 +4,10 @@ package admin
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/migration"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/rekey"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tables"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tenants"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 )
@@ -25,5 +29,5 @@ A store is a database with encrypted tables. One master key opens it.
   rangecrypt audit --input patients.csv --column age
   rangecrypt table create readings.yaml --store pebble:data --key app.key
   rangecrypt verify --store pebble:data --key app.key`,
-	}, command.NewKeys(e), newTable(e), newTenant(e), newLease(e), newMigrate(e, openOrigin), newRekey(e), command.NewVerify(e), newCompact(e), command.NewAudit(e), command.NewVersion(e))
+	}, command.NewKeys(e), tables.New(e), tenants.New(e), tables.NewLease(e), migration.New(e), rekey.New(e), command.NewVerify(e), tables.NewCompact(e), command.NewAudit(e), command.NewVersion(e))
 }

@@ -77,7 +77,7 @@ With --tenant the values are those of a tenant, which 'rangecrypt tenant create'
 	opts.Data.Bind(f)
 	opts.Load.Bind(f)
 	f.StringVar(&opts.goOn, "load", "", "`name` of an interrupted insertion to go on with, 16 hexadecimal digits;\nthe input must be the same")
-	f.BoolVar(&opts.json, "json", false, "print the result as a line of JSON")
+	f.BoolVar(&opts.json, "json", false, cli.OneLine)
 	return cmd
 }
 

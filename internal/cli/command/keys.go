@@ -236,7 +236,7 @@ new ones. 'rangecrypt table convert' stores all rows under the new ones.`,
 		Example: `  rangecrypt keys rotate --store pebble:data --key old.key --to new.key
   rangecrypt keys rotate --store pebble:data --key app.key --table readings --column note
   rangecrypt keys rotate --store pebble:data --key app.key --table log --column at --search`,
-		JSON: "print the result as a line of JSON",
+		JSON: cli.OneLine,
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&r.to, "to", "", "`source` of the new master key, as of --key")
 			f.StringVar(&r.table, "table", "", "`name` of the table that gets new keys for its cells")

@@ -36,3 +36,8 @@ func TestAppendFloat(t *testing.T) {
 	}
 	require.Equal(t, "0.1", string(AppendFloat(nil, float64(float32(0.1)), 32)))
 }
+
+// A list of names can be told apart, and given to a flag again.
+func TestNames(t *testing.T) {
+	require.Equal(t, `a, "b,c", "d\ne", f g`, Names([]string{"a", "b,c", "d\ne", "f g"}))
+}

@@ -27,3 +27,16 @@ func Argument(name string) string {
 	}
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
+
+// Names lists names as a terminal can show them. One with a comma is in double quotes, as flags take it.
+func Names(all []string) string {
+	var shown []string
+	for _, name := range all {
+		one := Visible(name)
+		if one == name && strings.Contains(name, ",") {
+			one = strconv.Quote(name)
+		}
+		shown = append(shown, one)
+	}
+	return strings.Join(shown, ", ")
+}

@@ -1,0 +1,72 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+)
+
+func newTableReindex(e *cli.Env) *cobra.Command {
+	var column string
+	return cli.Command{
+		Use:   "reindex NAME --column COLUMN",
+		Short: "Make the index of a key part or column again",
+		Long: `Reindex makes the index of a key part or column again from the rows, where 'verify' finds
+it damaged. Schemes with an index are wozniak-indexed, kerschbaum and those like it.
+Columns that share the index, of other tables too, have it made again with it. A column
+of kerschbaum-ranked gets a new index, and all rows are stored again.
+
+Readers and writers may go on; those with new values for wozniak-indexed wait. It may be
+stopped at any time; the same command goes on. 'rangecrypt verify --repair' does the same.`,
+		Example: `  rangecrypt table reindex readings --column pressure --store pebble:data --key app.key`,
+		Args:    []string{"the name of a table"},
+		JSON:    cli.OneLine,
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&column, "column", "", "`name` of the key part or column")
+			cli.OfferColumns(f, "column")
+		},
+		Check: func(*cli.Call) error {
+			if column == "" {
+				return exit.Usagef("name the key part or column with --column")
+			}
+			return nil
+		},
+		Run: func(ctx context.Context, c *cli.Call) error { return reindex(ctx, c, column) },
+	}.New(e)
+}
+
+func reindex(ctx context.Context, c *cli.Call, column string) error {
+	tbl, err := command.Table(ctx, c.Store, c.Arg())
+	if err != nil {
+		return err
+	}
+	name := show.Visible(c.Arg())
+	read := 0
+	bar := c.Totals()
+	err = tbl.RebuildIndex(ctx, column, func(rows int) {
+		bar.At("reading "+name, rows, -1)
+		read = rows
+	})
+	bar.End()
+	if err != nil && ctx.Err() != nil {
+		c.Warn("the index is not finished; the same command goes on")
+	}
+	if err != nil {
+		return err
+	}
+	return c.Result(struct {
+		Record string `json:"record"`
+		Store  string `json:"store"`
+		Table  string `json:"table"`
+		Column string `json:"column"`
+		Rows   int    `json:"rows"`
+	}{"reindex", c.ShownStore(), c.Arg(), column, read},
+		fmt.Sprintf("%s: the index of %q was made again from %s", name, column, show.Counted(read, "row")))
+}
