@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -304,8 +305,8 @@ func (q *writeQueue) prepare(w *write) (bool, error) {
 	if w.drop != nil {
 		w.drop.dropped.Store(true)
 	}
-	holds, err := db.hold(w.expect, db.now())
-	if err != nil || !holds {
+	held, err := db.held(w.expect, true, db.now())
+	if err != nil || slices.Contains(held, false) {
 		return false, err
 	}
 	for _, row := range w.deleteRows {
@@ -313,12 +314,17 @@ func (q *writeQueue) prepare(w *write) (bool, error) {
 			return false, err
 		}
 	}
+	seen := make([]expectation, len(w.replaces))
 	for i, r := range w.replaces {
-		holds, err := db.hold([]expectation{r.seen}, db.now())
-		if err == nil && holds {
+		seen[i] = r.seen
+	}
+	if held, err = db.held(seen, false, db.now()); err != nil {
+		return false, err
+	}
+	for i, r := range w.replaces {
+		if held[i] {
 			err = w.batch.Apply(r.change, nil)
-		}
-		if !holds {
+		} else {
 			w.late = append(w.late, i)
 		}
 		if err = errors.Join(err, r.change.Close()); err != nil {
@@ -335,62 +341,52 @@ func errDropped(e *entry) error {
 // manyExpectations is from how many on one iterator, which goes from one to the next, costs less than looking each up.
 const manyExpectations = 8
 
-// hold reports whether all expectations hold.
-func (db *DB) hold(expect []expectation, now time.Time) (bool, error) {
+// held reports of each expectation whether it holds. If all have to, it looks no further than to one that does not.
+func (db *DB) held(expect []expectation, all bool, now time.Time) (held []bool, err error) {
+	held = make([]bool, len(expect))
 	if len(expect) >= manyExpectations {
-		return db.holdMany(expect, now)
+		return held, db.lookUpMany(expect, held, all, now)
 	}
-	for _, e := range expect {
+	for i, e := range expect {
+		if i > 0 && all && !held[i-1] {
+			break
+		}
 		env, closer, err := db.eng.Get(e.key)
-		if errors.Is(err, pebble.ErrNotFound) {
-			if e.value != nil {
-				return false, nil
-			}
-			continue
+		switch {
+		case errors.Is(err, pebble.ErrNotFound):
+			held[i], err = e.value == nil, nil
+		case err == nil:
+			held[i], err = e.holds(env, now)
+			err = errors.Join(err, closer.Close())
 		}
 		if err != nil {
-			return false, fmt.Errorf("pebble: read a cell: %w", errkind.Of(err))
-		}
-		holds, err := e.holds(env, now)
-		if err = errors.Join(err, closer.Close()); err != nil || !holds {
-			return false, errkind.Of(err)
+			return nil, fmt.Errorf("pebble: read a cell: %w", errkind.Of(err))
 		}
 	}
-	return true, nil
+	return held, nil
 }
 
-func (db *DB) holdMany(expect []expectation, now time.Time) (holds bool, err error) {
-	expect = slices.SortedFunc(slices.Values(expect), func(a, b expectation) int { return bytes.Compare(a.key, b.key) })
-	it, err := db.eng.NewIter(&pebble.IterOptions{
-		LowerBound: expect[0].key,
-		UpperBound: append(bytes.Clone(expect[len(expect)-1].key), 0),
-	})
+func (db *DB) lookUpMany(expect []expectation, held []bool, all bool, now time.Time) error {
+	it, err := db.eng.NewIter(nil)
 	if err != nil {
-		return false, fmt.Errorf("pebble: read cells: %w", errkind.Of(err))
+		return fmt.Errorf("pebble: read cells: %w", errkind.Of(err))
 	}
-	defer func() {
-		if cerr := it.Close(); cerr != nil && err == nil {
-			holds, err = false, fmt.Errorf("pebble: read cells: %w", errkind.Of(cerr))
-		}
-	}()
-	for _, e := range expect {
-		holds := e.value == nil
-		found := it.SeekGEWithLimit(e.key, append(e.key, 0)) == pebble.IterValid // what follows may be much that was deleted
-		err := it.Error()                                                        // which the next seek forgets
-		if found && bytes.Equal(it.Key(), e.key) {
+	for _, i := range inOrder(len(expect), func(i int) []byte { return expect[i].key }) {
+		held[i] = expect[i].value == nil
+		if it.SeekPrefixGE(expect[i].key) {
 			var env []byte
 			if env, err = it.ValueAndErr(); err == nil {
-				holds, err = e.holds(env, now)
+				held[i], err = expect[i].holds(env, now)
 			}
 		}
-		if err != nil {
-			return false, fmt.Errorf("pebble: read a cell: %w", errkind.Of(err))
-		}
-		if !holds {
-			return false, nil
+		if err = cmp.Or(err, it.Error()); err != nil || all && !held[i] { // an error that the next seek forgets
+			break
 		}
 	}
-	return true, nil
+	if err = cmp.Or(err, it.Close()); err != nil {
+		return fmt.Errorf("pebble: read cells: %w", errkind.Of(err))
+	}
+	return nil
 }
 
 // holds reports whether a cell is as expected.

@@ -119,11 +119,7 @@ func (f *family) batch(ctx context.Context, now time.Time, rows [][]byte, cells 
 	if cells.Empty() {
 		return found, nil
 	}
-	order := make([]int, len(rows))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(rows[a], rows[b]) })
+	order := inOrder(len(rows), func(i int) []byte { return rows[i] })
 	p := &pager{db: f.db, ctx: ctx, now: now, window: newWindow(cells), stamps: cells.Stamps, needsFirst: cells.NeedsFirst}
 	p.cellLimit = len(p.window.only)
 	p.oneByOne = p.cellLimit > 0 && p.cellLimit <= fewCells
@@ -141,6 +137,16 @@ func (f *family) batch(ctx context.Context, now time.Time, rows [][]byte, cells 
 		return nil, err
 	}
 	return found, nil
+}
+
+// inOrder returns the indexes of n keys, in the order of the keys.
+func inOrder(n int, key func(i int) []byte) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(key(a), key(b)) })
+	return order
 }
 
 // fewCells is up to how many cells of a row are looked for one by one, as filters have whole keys only.

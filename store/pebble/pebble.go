@@ -73,8 +73,7 @@ const (
 	// gaps in memory. Rows that are read one by one did not become slower by larger ones.
 	blockBytes = 16 << 10
 
-	// By 14 bits a row, one in 220 look-ups of an absent row reads a block in vain, in each table; by ten, one in 85. Each new row
-	// is looked up in some five tables before it is put.
+	// By 14 bits a row, one in 220 look-ups of a new row reads a block in vain, in each of some five tables; by ten, one in 85.
 	filterBits = 14
 
 	// After a failure, how long Close waits for the engine to stop before it leaves it alone.
