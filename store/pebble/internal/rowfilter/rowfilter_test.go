@@ -1,14 +1,18 @@
 package rowfilter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // A machine is what [Unflushed] relies on: an engine with memtables, of which the last is written, and one flush at a time.
@@ -151,4 +155,37 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 	require.Less(t, wrong, rows/20)
+}
+
+// The filter of a table has each row, however rows begin with each other and with bytes that are escaped, and is usable again.
+func TestPolicyHasEachRow(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	p := Policy(10, layout.RowPrefixLen)
+	w := p.NewWriter(pebble.TableFilter)
+	for range 200 {
+		var keys [][]byte
+		for range 1 + random.IntN(30) {
+			row := make([]byte, 1+random.IntN(3))
+			for i := range row {
+				row[i] = []byte{0, 1, 2, 0xff}[random.IntN(4)]
+			}
+			key := layout.AppendRow(nil, uint32(random.IntN(2)), row)
+			for cell := range 1 + random.IntN(3) {
+				keys = append(keys, append(bytes.Clone(key), fmt.Sprint(cell)...))
+			}
+			if random.IntN(4) == 0 {
+				keys = append(keys, key[:len(key)-1-random.IntN(2)]) // has no row
+			}
+		}
+		slices.SortFunc(keys, bytes.Compare)
+		for _, key := range keys {
+			w.AddKey(key)
+		}
+		filter := w.Finish(nil)
+		for _, key := range keys {
+			require.True(t, p.MayContain(pebble.TableFilter, filter, key), "%x", key)
+		}
+	}
 }
