@@ -7,7 +7,7 @@
 // their order. A row of [driver.LayoutWide] is a partition of its own.
 //
 // Reads and writes are made at QUORUM by default, conditional changes at SERIAL, so that what one client
-// was told another one reads. Conditional changes are sent once and never repeated. Other
+// was told another one reads. Conditional changes are sent to one node that knows the table, and never repeated. Other
 // mutations carry a timestamp of this client's clock, in microseconds and always rising, so that
 // of two mutations by one client the later one wins. Between clients the clocks decide: keep them
 // synchronised, by NTP for example.

@@ -8,6 +8,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -38,8 +39,8 @@ func (f *family) commit(ctx context.Context, what string, row []byte, expect, pu
 		i = f.db.once(f.db.session.Query(statements[0].Stmt, statements[0].Args...)).RoutingKey(part).IterContext(ctx)
 	} else {
 		b := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).SerialConsistency(f.db.serial).
-			DefaultTimestamp(false).RetryPolicy(nil)
-		b.Entries = statements // none of them is idempotent
+			DefaultTimestamp(false).RetryPolicy(hooks.Elsewhere)
+		b.Entries = statements
 		i = b.IterContext(ctx)
 	}
 	ok, err := applied(i)
@@ -70,7 +71,7 @@ func (f *family) conditions(part, row []byte, expect, puts []driver.Cell, delete
 		wanted[string(e.Qualifier)] = e.Value
 	}
 	add := func(stmt string, values ...any) {
-		statements = append(statements, gocql.BatchEntry{Stmt: stmt, Args: values})
+		statements = append(statements, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true}) // or gocql does not ask the policy
 	}
 	cell := func(values []any, qualifier []byte) []any {
 		return append(f.key(values, part, row), blob(qualifier))

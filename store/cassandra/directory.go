@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/given"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -545,7 +546,8 @@ func (s speculation) Delay() time.Duration { return s.db.options.SpeculateAfter 
 // once prepares a conditional query.
 func (db *DB) once(q *gocql.Query) *gocql.Query {
 	// The columns of the answer depend on the outcome: not those of the prepared statement.
-	return q.Consistency(db.quorum).SerialConsistency(db.serial).DefaultTimestamp(false).Idempotent(false).RetryPolicy(nil).NoSkipMetadata()
+	// gocql asks the policy of a statement only where that is idempotent.
+	return q.Consistency(db.quorum).SerialConsistency(db.serial).DefaultTimestamp(false).Idempotent(true).RetryPolicy(hooks.Elsewhere).NoSkipMetadata()
 }
 
 // applied reads the answer to a conditional statement or batch.

@@ -16,6 +16,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -104,7 +105,7 @@ func kindOf(err error) (advice string, kind error) {
 		switch {
 		case tooLarge(message):
 			return "the server takes less at a time: raise its max_mutation_size and native_transport_max_message_size, or write less at once", driver.ErrTooLarge
-		case noTable(message):
+		case hooks.NoTable(message):
 			return "", driver.ErrNoFamily
 		case request.Code() == gocql.ErrCodeWriteFailure:
 			return "", driver.ErrUnavailable
@@ -213,7 +214,7 @@ func mistrust(err error) string {
 	return ""
 }
 
-// Cassandra has no code of its own for the two below. Its wording has been the same since 4.0
+// Cassandra has no code of its own for that. Its wording has been the same since 4.0
 // (CQL Message, Mutation) or before.
 
 func tooLarge(message string) bool {
@@ -224,19 +225,12 @@ func tooLarge(message string) bool {
 		strings.HasPrefix(message, "Batch too large")
 }
 
-func noTable(message string) bool {
-	return strings.HasPrefix(message, "table ") && strings.HasSuffix(message, " does not exist") ||
-		strings.HasPrefix(message, "keyspace ") && strings.HasSuffix(message, " does not exist") ||
-		strings.HasPrefix(message, "Keyspace ") && (strings.HasSuffix(message, " does not exist") || strings.HasSuffix(message, " doesn't exist")) ||
-		strings.HasPrefix(message, "unconfigured table")
-}
-
 // unknownYet reports whether a statement may have failed because a node does not know a table that
 // another one knows.
 func unknownYet(err error) bool {
 	var request gocql.RequestError
 	return errors.As(err, &request) &&
-		(noTable(request.Message()) || request.Code() == gocql.ErrCodeServer ||
+		(hooks.NoTable(request.Message()) || request.Code() == gocql.ErrCodeServer ||
 			request.Code() == gocql.ErrCodeReadFailure || request.Code() == gocql.ErrCodeWriteFailure)
 }
 
@@ -299,7 +293,7 @@ func (db *DB) failedCAS(ctx context.Context, what string, err error) error {
 }
 
 // retry repeats a statement that may be repeated on another node, when the connection broke or
-// the node cannot serve. After a timeout it does not, since the caller's patience is used up and
+// the node cannot serve or does not know the table. After a timeout it does not, since the caller's patience is used up and
 // the cluster is too busy already.
 type retry struct {
 	// Of a statement that may be repeated: gocql asks Attempt, then GetRetryType, and may do so for two nodes at a time.
@@ -327,7 +321,7 @@ func (r *retry) GetRetryType(err error) gocql.RetryType {
 func retryType(err error) gocql.RetryType {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
-		if request.Code() == gocql.ErrCodeBootstrapping {
+		if request.Code() == gocql.ErrCodeBootstrapping || hooks.UnknownHere(err) {
 			return gocql.RetryNextHost
 		}
 		return gocql.Rethrow

@@ -276,7 +276,7 @@ func TestConditionsNameEachCellOnce(t *testing.T) {
 		seen, conditions := map[string]bool{}, 0
 		for _, s := range statements {
 			require.Equal(t, strings.Count(s.Stmt, "?"), len(s.Args))
-			require.False(t, s.Idempotent)
+			require.True(t, s.Idempotent) // or gocql does not ask hooks.Elsewhere
 			at := 2 // of the qualifier among the values
 			if strings.HasPrefix(s.Stmt, "UPDATE") {
 				at = 3
@@ -560,7 +560,11 @@ func TestErrorsOfAContext(t *testing.T) {
 func TestRetries(t *testing.T) {
 	for _, err := range []error{io.EOF, gocql.ErrConnectionClosed, &fakeError{gocql.ErrCodeBootstrapping, ""}} {
 		require.Equal(t, gocql.RetryNextHost, new(retry).GetRetryType(err), "%v", err)
+		require.Equal(t, gocql.Rethrow, hooks.Elsewhere.GetRetryType(err), "%v", err)
 	}
+	unknown := &fakeError{gocql.ErrCodeInvalid, "table t does not exist"}
+	require.Equal(t, gocql.RetryNextHost, new(retry).GetRetryType(unknown))
+	require.Equal(t, gocql.RetryNextHost, hooks.Elsewhere.GetRetryType(unknown))
 	for _, err := range []error{gocql.ErrTimeoutNoResponse, context.Canceled, &fakeError{gocql.ErrCodeInvalid, ""}, &fakeError{gocql.ErrCodeWriteTimeout, ""}, errors.New("x")} {
 		require.Equal(t, gocql.Rethrow, new(retry).GetRetryType(err), "%v", err)
 	}

@@ -55,6 +55,8 @@ var forPrograms = map[string]string{
 	"store/kms/key.go":                      "keys of commands are read or made",
 	"store/kms/kms.go":                      "keys of commands are read or made",
 	"store/kms/program.go":                  "PATH is the variable",
+
+	"store/cassandra/internal/hooks/elsewhere.go": "CQL",
 }
 
 // except are texts that look as if they named something of Go, or are of an error that nobody should see.

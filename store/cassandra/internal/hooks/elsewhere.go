@@ -1,0 +1,37 @@
+package hooks
+
+import (
+	"errors"
+	"strings"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// Elsewhere is a policy that repeats a statement on another node where one does not know the table, and for no other reason.
+var Elsewhere gocql.RetryPolicy = elsewhere{&gocql.SimpleRetryPolicy{NumRetries: 2}}
+
+type elsewhere struct{ *gocql.SimpleRetryPolicy }
+
+// GetRetryType implements [gocql.RetryPolicy].
+func (elsewhere) GetRetryType(err error) gocql.RetryType {
+	if UnknownHere(err) {
+		return gocql.RetryNextHost
+	}
+	return gocql.Rethrow
+}
+
+// UnknownHere reports whether a node has refused a statement because it does not know the table, and has done nothing. One that has
+// just come back serves clients before it knows tables that were made meanwhile. So another node is asked before a table counts as gone.
+func UnknownHere(err error) bool {
+	var request gocql.RequestError
+	return errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid && NoTable(request.Message())
+}
+
+// NoTable reports whether a message of Cassandra, which has no code for that, says that there is no table. Its wording has been the
+// same since 4.0 or before.
+func NoTable(message string) bool {
+	return strings.HasPrefix(message, "table ") && strings.HasSuffix(message, " does not exist") ||
+		strings.HasPrefix(message, "keyspace ") && strings.HasSuffix(message, " does not exist") ||
+		strings.HasPrefix(message, "Keyspace ") && (strings.HasSuffix(message, " does not exist") || strings.HasSuffix(message, " doesn't exist")) ||
+		strings.HasPrefix(message, "unconfigured table")
+}
