@@ -276,7 +276,7 @@ func TestConditionsNameEachCellOnce(t *testing.T) {
 		seen, conditions := map[string]bool{}, 0
 		for _, s := range statements {
 			require.Equal(t, strings.Count(s.Stmt, "?"), len(s.Args))
-			require.True(t, s.Idempotent) // or gocql does not ask hooks.Elsewhere
+			require.True(t, s.Idempotent, "or gocql does not ask hooks.Elsewhere")
 			at := 2 // of the qualifier among the values
 			if strings.HasPrefix(s.Stmt, "UPDATE") {
 				at = 3

@@ -274,11 +274,11 @@ func (v *Verifier) fresh(ctx context.Context) (*engine.Engine, error) {
 }
 
 // dropDangling drops the postings that were dangling, and still are after the grace period, which
-// is waited for once.
+// is waited for once. Where rows are newer than the catalogue, it does not know what their postings are, and none is dropped.
 func dropDangling(ctx context.Context, all ...*Verifier) error {
 	waited := false
 	for _, v := range all {
-		if len(v.dangling) == 0 {
+		if len(v.dangling) == 0 || v.newer {
 			continue
 		}
 		if !waited {

@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -53,6 +54,7 @@ type Verifier struct {
 	turn     chan struct{}          // for the mender, which has one place
 	told     map[string]bool        // rows whose key or ciphertexts were reported, some
 	lost     map[meta.ColumnID]bool // columns, whose indexes could not be made again
+	newer    bool                   // a row is newer than the catalogue
 	dangling []driver.Row           // with their cells where these tell whether it was put again
 	room     int                    // for dangling
 }
@@ -240,6 +242,7 @@ func (v *Verifier) tenant() string {
 // fault takes note of a fault.
 func (v *Verifier) fault(f inspect.Fault) {
 	f.Tenant = v.tenant()
+	v.newer = v.newer || errors.Is(f.Err, catalogue.ErrPutBack)
 	v.report.Faults[f.Kind]++
 	if f.Kind == inspect.FaultKey && len(v.told) < mostTold {
 		v.told[string(f.Place)] = true
