@@ -173,7 +173,7 @@ func TestInterruptedDrop(t *testing.T) {
 	atDrop = func() {}
 	require.Contains(t, stderr.String(), "table mope/column is gone, and its data may not be yet: "+rest+" the rest\n")
 	run(t.Context(), exit.OK, "table", "list")
-	require.Contains(t, stderr.String(), rest+" it\n")
+	require.Contains(t, stderr.String(), "unless it is from a backup, "+rest+" it\n")
 	run(t.Context(), exit.Usage, "table", "drop", "--id", gone)
 	run(t.Context(), exit.OK, "table", "drop", "--id", gone, "--yes")
 	require.Equal(t, "what was left of the table was dropped\n", stdout.String())
@@ -195,6 +195,32 @@ func TestInterruptedDrop(t *testing.T) {
 	cancel()
 	run(ctx, exit.Interrupted, "table", "drop", "mope/key", "--yes")
 	run(t.Context(), exit.OK, "table", "describe", "mope/key")
+}
+
+// A table that has lost its rows is dropped as any other, since nothing else brings the store in order where there is no backup.
+func TestDropOfATableWithoutRows(t *testing.T) {
+	var lose func(family string) error
+	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB {
+		lose = func(family string) error { return db.Drop(t.Context(), family) }
+		return db
+	})
+	key := filepath.Join(t.TempDir(), "key")
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	run := func(code exit.Code, args ...string) {
+		t.Helper()
+		stdout.Reset()
+		stderr.Reset()
+		require.Equal(t, code, execute(e, append(args, "--store", "pebble:any", "--key", key)), stderr)
+	}
+	run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/readings.yaml")
+	run(exit.OK, "table", "describe", "readings", "--json")
+	id := regexp.MustCompile(`"id":"([0-9a-f]{32})"`).FindStringSubmatch(stdout.String())
+	require.NoError(t, lose("t"+id[1]))
+	run(exit.Wrong, "table", "query", "readings")
+	require.Contains(t, stderr.String(), "without one, the table can only be dropped")
+	run(exit.OK, "table", "drop", "readings", "--yes")
+	run(exit.OK, "table", "list")
+	require.Empty(t, stderr.String())
 }
 
 // What is printed fits a narrow terminal.

@@ -193,7 +193,7 @@ func (db *Database) wayOut(ctx context.Context, m *meta.Table) string {
 		_, err = db.Driver.Family(ctx, spec)
 	}
 	if err != nil {
-		return restore
+		return restore + "; without one, the table can only be dropped"
 	}
 	return restore + ", or end all clients and have 'rangecrypt verify --repair' make it again from the rows"
 }

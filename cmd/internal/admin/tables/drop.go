@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
@@ -33,7 +34,9 @@ of the whole store. Clients that use the table get errors from then on.
 
 The table goes first, and its data after it. So a drop that is interrupted may leave data
 that no table has. It says so, as 'rangecrypt table list' does, with the id of the table:
---id drops the rest, in place of a name. What a table has that is there is refused.`,
+--id drops the rest, in place of a name. What a table has that is there is refused.
+Where the catalogue is from a backup, tables that were made since are not in it, and --id
+would drop their rows: restore the newest catalogue first.`,
 		Example: `  rangecrypt table drop readings --store pebble:data --key app.key
   rangecrypt table drop --id 00112233445566778899aabbccddeeff --store pebble:data \
     --key app.key`,
@@ -60,8 +63,13 @@ func (d *dropping) run(ctx context.Context, c *cli.Call) error {
 	if d.id != "" {
 		return d.rest(ctx, c)
 	}
-	// One that does not exist is an error before anybody is asked.
-	if _, err := anytable.Find(ctx, c, c.Arg()); err != nil {
+	// One that does not exist is an error before anybody is asked. One that has lost its rows, or a part of them, can go.
+	rows := "with all its rows"
+	_, err := anytable.Find(ctx, c, c.Arg())
+	if errors.Is(err, store.ErrTampered) && errors.Is(err, driver.ErrNoFamily) {
+		rows, err = "of which the database has lost a part, with all that is left of it", nil
+	}
+	if err != nil {
 		return err
 	}
 	_, described, err := anytable.Describe(ctx, c, c.Arg())
@@ -69,7 +77,7 @@ func (d *dropping) run(ctx context.Context, c *cli.Call) error {
 		return err
 	}
 	name := show.Visible(c.Arg())
-	if err := c.Confirm(ctx, fmt.Sprintf("Drop table %s with all its rows? Nothing brings them back.", name)); err != nil {
+	if err := c.Confirm(ctx, fmt.Sprintf("Drop table %s %s? Nothing brings them back.", name, rows)); err != nil {
 		return err
 	}
 	if err := c.Store.Drop(ctx, c.Arg()); err != nil {
@@ -115,7 +123,7 @@ func (d *dropping) rest(ctx context.Context, c *cli.Call) error {
 		}
 		return c.Line("nothing is left of a table with that id")
 	}
-	if err := c.Confirm(ctx, "Drop the data of a table that the store does not know? It is lost, also if a table is being made now."); err != nil {
+	if err := c.Confirm(ctx, "Drop the data of a table that the store does not know? It is lost, also if a table is being made now, or if the catalogue is from a backup that is older than the table."); err != nil {
 		return err
 	}
 	for _, family := range families {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -210,8 +211,8 @@ func listTables(ctx context.Context, c *cli.Call) error {
 		}
 	}
 	left, err := leftOvers(ctx, c, known)
-	for id := range left {
-		c.Warn("the store has data of a table that is not among these, as after a drop that was interrupted, or while a table is made: 'rangecrypt table drop --id %s' drops it", id)
+	for _, id := range slices.Sorted(maps.Keys(left)) {
+		c.Warn("the store has data of a table that is not among these, as after a drop that was interrupted, while a table is made, or where the catalogue is from a backup that is older than the table; unless it is from a backup, 'rangecrypt table drop --id %s' drops it", id)
 	}
 	return err
 }
