@@ -87,7 +87,9 @@ func (g gate) answer(conn net.Conn) error {
 		opcode, body = 6, []byte{0, 0}
 	case g.isOpen() && (header[4] == 1 || header[4] == 11): // STARTUP, REGISTER
 		opcode = 2
-	case g.isOpen() && header[4] == 7: // QUERY
+	case g.isOpen() && header[4] == 7 && g.code == gocql.ErrCodeInvalid: // QUERY
+		body = failure(g.code, g.message)
+	case g.isOpen() && header[4] == 7:
 		opcode, body = 8, g.rows(string(query))
 	case header[4] == 1 && g.asks: // STARTUP
 		opcode, body = 3, text(nil, "org.apache.cassandra.auth.PasswordAuthenticator")
@@ -291,4 +293,16 @@ func TestFailureOfOpeningSaysOnce(t *testing.T) {
 	_, err = Open(t.Context(), Config{Options: Options{Keyspace: "ks"}, Hosts: []string{gate{open: open}.serve(t, l)}})
 	require.ErrorContains(t, err, "cassandra: open keyspace ks: make the keyspace: ")
 	require.Equal(t, 1, strings.Count(err.Error(), "cassandra: "), err)
+}
+
+// What a server forbids is not taken for a server that does not answer.
+func TestForbiddenWhileConnecting(t *testing.T) {
+	open := new(atomic.Bool)
+	open.Store(true)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	host := gate{gocql.ErrCodeInvalid, "Guardrail page_size violated: page size 1024 exceeds fail threshold of 100.", false, open}.serve(t, l)
+	_, err = Open(t.Context(), Config{Options: Options{Keyspace: "ks"}, Hosts: []string{host}})
+	require.ErrorContains(t, err, "Guardrail page_size violated")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }

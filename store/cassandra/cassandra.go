@@ -343,6 +343,7 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	cluster.Consistency = gocql.Quorum
 	cluster.SerialConsistency = gocql.Serial
 	cluster.DefaultTimestamp = false
+	cluster.PageSize = maxPage // also of what gocql asks for itself: a server may forbid more (page_size_fail_threshold)
 	// By default gocql lets a request wait for others for 200 us, to send them as one. Its timer takes a millisecond where
 	// the process has nothing else to do, and a Put waits for two: for its write, and for the read of the version after it.
 	// The connection sends as one what is there anyway, see [hooks.Gather].
@@ -429,6 +430,9 @@ func (c *Config) refusal(ctx context.Context, d *openingDialer, cause *failedAtt
 	if cause == nil && c.Datacentre != "" && strings.Contains(err.Error(), hostFiltered) {
 		return c.elsewhere(ctx, err)
 	}
+	if cause == nil && strings.Contains(err.Error(), guardrail) {
+		return err
+	}
 	if cause == nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
@@ -452,8 +456,10 @@ func (c *Config) refusal(ctx context.Context, d *openingDialer, cause *failedAtt
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// hostFiltered is in what gocql says of a host in another data centre.
-const hostFiltered = "host was filtered"
+const (
+	hostFiltered = "host was filtered" // is in what gocql says of a host in another data centre
+	guardrail    = ": Guardrail "      // is in what Cassandra says of what its configuration forbids
+)
 
 // elsewhere returns the error of hosts that are not in the data centre, with those that the cluster has.
 func (c *Config) elsewhere(ctx context.Context, err error) error {

@@ -27,7 +27,8 @@ func (u unreached) Unwrap() error { return u.err }
 // that, so that each server is called once.
 func running(ctx context.Context, scheme, rest string, err error) error {
 	var answer gocql.RequestError
-	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.As(err, &answer) {
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.As(err, &answer) ||
+		strings.HasPrefix(err.Error(), "cassandra: open keyspace ") { // then Cassandra was connected to, and the error says what failed
 		return err
 	}
 	servers, port, what := serversOf(scheme, rest)
