@@ -102,6 +102,9 @@ func TestLostDirectory(t *testing.T) {
 	for _, spec := range []driver.FamilySpec{orderedSpec, {Name: "wide", Layout: driver.LayoutWide}} {
 		f := openFamily(t, db, spec)
 		exec(t, db, "DELETE FROM $rangecrypt_families WHERE name = '.keyspace'")
+		_, err := Open(t.Context(), finder)
+		require.ErrorIs(t, err, driver.ErrCorrupt)
+		require.NotErrorIs(t, err, fs.ErrNotExist)
 		open(t, c) // which makes that row again
 		if spec.Layout == driver.LayoutOrdered {
 			require.NoError(t, db.AddIndex(t.Context(), spec, "ix"))

@@ -115,7 +115,7 @@ func (db *DB) checkLost(ctx context.Context) error {
 		}
 		if slices.Equal(got, familyColumns(driver.LayoutWide)) || slices.Equal(got, familyColumns(driver.LayoutOrdered)) {
 			_ = i.Close()
-			return fmt.Errorf("%w: keyspace %s has tables of a store, and the table %s, which says what they are, is empty or gone: restore that from a backup",
+			return fmt.Errorf("%w: keyspace %s has tables of a store, and the table %s, which says what they are, lacks rows or is gone: restore that from a backup; after a change of the replication, run 'nodetool repair --full' on every node",
 				driver.ErrCorrupt, db.keyspace, directoryTable)
 		}
 	}
@@ -151,7 +151,7 @@ func (db *DB) checkScope(ctx context.Context) error {
 	if errors.Is(err, gocql.ErrNotFound) {
 		lost := db.checkLost(ctx)
 		names, _ := db.Families(ctx)
-		if format, scope, err = read(); errors.Is(err, gocql.ErrNotFound) && lost != nil && len(names) == 0 { // nobody has made the store meanwhile
+		if format, scope, err = read(); errors.Is(err, gocql.ErrNotFound) && lost != nil && (len(names) == 0 || db.options.MustExist) { // nobody has made the store meanwhile
 			return lost
 		}
 	}
@@ -397,9 +397,9 @@ func (db *DB) table(ctx context.Context, name, create string, want []column) (ma
 		}
 		switch {
 		case within.Err() != nil:
-			return false, db.failedPart(ctx, "make table "+name, pause.Ended(within))
+			return false, db.failedPart(ctx, "table "+name, pause.Ended(within))
 		case err != nil && !unknownYet(err):
-			return false, db.failedPart(ctx, "make table "+name, err)
+			return false, db.failedPart(ctx, "table "+name, err)
 		case ready:
 			return made, nil
 		}

@@ -45,7 +45,7 @@ func TestUnreached(t *testing.T) {
 
 	unavailable := running(t.Context(), "hbase", "//"+other.Addr().String(), driver.ErrUnavailable)
 	require.ErrorContains(t, unavailable, "accepts connections, and HBase does not answer: is that its ZooKeeper")
-	disagree := fmt.Errorf("cassandra: open keyspace k: make table t: %w: the nodes do not agree on the schema", driver.ErrUnavailable)
+	disagree := fmt.Errorf("cassandra: open keyspace k: table t: %w: the nodes do not agree on the schema", driver.ErrUnavailable)
 	require.Equal(t, disagree, running(t.Context(), "cassandra", "//"+other.Addr().String()+"/k", disagree))
 	for _, err := range []error{nil, driver.ErrUnauthorised, errors.Join(driver.ErrUnavailable, context.Canceled)} {
 		require.Equal(t, err, running(t.Context(), "hbase", "//"+unused, err))
