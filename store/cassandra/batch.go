@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -138,8 +139,8 @@ func (f *family) getOneByOne(ctx context.Context, keys [][]byte, cells driver.Sl
 	return nil
 }
 
-// overdone reports whether a statement may have failed because its rows were much larger than those before.
+// overdone reports whether a statement may have failed because its rows were much larger than those before, or were too many.
 func overdone(ctx context.Context, err error) bool {
 	var timeout *gocql.RequestErrReadTimeout
-	return ctx.Err() == nil && (errors.As(err, &timeout) || errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, gocql.ErrFrameTooBig))
+	return ctx.Err() == nil && (errors.As(err, &timeout) || errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, gocql.ErrFrameTooBig) || hooks.TooManyAsked(err) || TooManyMarkers(err))
 }

@@ -430,7 +430,7 @@ func (c *Config) refusal(ctx context.Context, d *openingDialer, cause *failedAtt
 	if cause == nil && c.Datacentre != "" && strings.Contains(err.Error(), hostFiltered) {
 		return c.elsewhere(ctx, err)
 	}
-	if cause == nil && strings.Contains(err.Error(), guardrail) {
+	if cause == nil && strings.Contains(err.Error(), ": Guardrail ") { // which the configuration of the server forbids
 		return err
 	}
 	if cause == nil {
@@ -456,10 +456,8 @@ func (c *Config) refusal(ctx context.Context, d *openingDialer, cause *failedAtt
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-const (
-	hostFiltered = "host was filtered" // is in what gocql says of a host in another data centre
-	guardrail    = ": Guardrail "      // is in what Cassandra says of what its configuration forbids
-)
+// hostFiltered is in what gocql says of a host in another data centre.
+const hostFiltered = "host was filtered"
 
 // elsewhere returns the error of hosts that are not in the data centre, with those that the cluster has.
 func (c *Config) elsewhere(ctx context.Context, err error) error {

@@ -570,6 +570,17 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// Rows that are too many for one statement are read one by one.
+func TestOverdone(t *testing.T) {
+	forbidden := &fakeError{gocql.ErrCodeInvalid, "Guardrail in_select_cartesian_product violated: Aborting query because of 40 values"}
+	for _, err := range []error{gocql.ErrTimeoutNoResponse, gocql.ErrFrameTooBig, forbidden} {
+		require.True(t, overdone(t.Context(), err), "%v", err)
+	}
+	for _, err := range []error{io.EOF, &fakeError{gocql.ErrCodeInvalid, "Guardrail page_size violated: so"}, &fakeError{gocql.ErrCodeUnauthorized, ""}} {
+		require.False(t, overdone(t.Context(), err), "%v", err)
+	}
+}
+
 func TestDoubts(t *testing.T) {
 	var d doubts
 	has := func(row string) bool {

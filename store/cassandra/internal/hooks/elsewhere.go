@@ -35,3 +35,10 @@ func NoTable(message string) bool {
 		strings.HasPrefix(message, "Keyspace ") && (strings.HasSuffix(message, " does not exist") || strings.HasSuffix(message, " doesn't exist")) ||
 		strings.HasPrefix(message, "unconfigured table")
 }
+
+// TooManyAsked reports whether a server forbids a statement that names as many cells, those of all its rows together. Cassandra has no
+// code for that: it is the guardrail in_select_cartesian_product_fail_threshold.
+func TooManyAsked(err error) bool {
+	var request gocql.RequestError
+	return errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid && strings.HasPrefix(request.Message(), "Guardrail in_select_cartesian_product ")
+}
