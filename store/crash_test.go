@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -348,6 +349,46 @@ func TestCreateOfUnknownOutcome(t *testing.T) {
 	families, err := memory.Families(background)
 	require.NoError(t, err)
 	require.Len(t, families, 3, "the table is in the catalogue: its families have to stay")
+}
+
+// A scarceDB makes some families only, and refuses others, as a guardrail of Cassandra does.
+type scarceDB struct {
+	driver.DB
+	most, made *int
+}
+
+func (db scarceDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if !spec.Existing {
+		if *db.made == *db.most {
+			return nil, driver.ErrUnauthorised
+		}
+		*db.made++
+	}
+	return db.DB.Family(ctx, spec)
+}
+
+// Who makes a table that is there makes nothing, and where the database refuses a family of a new one, none of it stays.
+func TestCreateLeavesNothing(t *testing.T) {
+	memory := drivertest.NewMemory()
+	most, made := 100, 0
+	st := open(t, scarceDB{memory, &most, &made})
+	create(t, st, accounts)
+	before, err := memory.Families(background)
+	require.NoError(t, err)
+	was := made
+	_, err = st.Create(background, accounts)
+	require.ErrorIs(t, err, store.ErrExists)
+	require.Equal(t, was, made)
+
+	more := accounts
+	more.Name = "more"
+	most = made + 1
+	_, err = st.Create(background, more)
+	require.ErrorIs(t, err, driver.ErrUnauthorised)
+	require.Equal(t, most, made)
+	after, err := memory.Families(background)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
 }
 
 // A table that is dropped while it is opened is not made again.

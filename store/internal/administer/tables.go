@@ -29,6 +29,10 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 		}
 		return nil, fmt.Errorf("create: %w", err)
 	}
+	// Programs may make their tables whenever they start: then families need not be made to be dropped again.
+	if _, _, absent := db.Catalogue.Table(ctx, m.Name); absent == nil {
+		return nil, fmt.Errorf("create table %q: %w", schema.Name, fault.ErrExists)
+	}
 	// The families come first: a client that sees the table in the catalogue finds them.
 	// Families of a Create that died here are empty, and nothing points to them.
 	err = makeFamilies(ctx, db, m, nil)
@@ -36,6 +40,8 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 		if _, err = makeIndexes(ctx, db, m, nil); err != nil {
 			_ = dropFamilies(context.WithoutCancel(ctx), db, m) // as below
 		}
+	} else if ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) { // the database refuses one of them
+		_ = dropFamilies(ctx, db, m)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create table %q: %w", schema.Name, err)
