@@ -223,6 +223,42 @@ func TestDropOfATableWithoutRows(t *testing.T) {
 	require.Empty(t, stderr.String())
 }
 
+// Where the catalogue is older than rows, verify says what that means for all else that it says.
+func TestVerifyUnderAnOlderCatalogue(t *testing.T) {
+	var db driver.DB
+	e, stdout, stderr := testEnv(t, func(is driver.DB) driver.DB {
+		db = is
+		return db
+	})
+	key := filepath.Join(t.TempDir(), "key")
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	run := func(code exit.Code, args ...string) {
+		t.Helper()
+		stdout.Reset()
+		stderr.Reset()
+		require.Equal(t, code, execute(e, append(args, "--store", "pebble:any", "--key", key)), stderr)
+	}
+	rows := filepath.Join(t.TempDir(), "rows.csv")
+	require.NoError(t, os.WriteFile(rows, []byte("id,name,team\n1,ann,mill\n"), 0o600))
+	run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/staff.yaml")
+	catalogue, err := db.Family(t.Context(), driver.FamilySpec{Name: "catalogue", Layout: driver.LayoutWide, Existing: true})
+	require.NoError(t, err)
+	before := make(map[string][]driver.Cell)
+	for row, err := range catalogue.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		before[string(row.Key)] = row.Cells
+	}
+	run(exit.OK, "keys", "rotate", "--table", "staff")
+	run(exit.OK, "table", "insert", "staff", "--input", rows)
+	run(exit.OK, "verify")
+	require.NotContains(t, stdout.String(), "newer than the catalogue")
+	for row, cells := range before {
+		require.NoError(t, catalogue.Apply(t.Context(), driver.Mutation{Row: []byte(row), Puts: cells}))
+	}
+	run(exit.Wrong, "verify", "--repair")
+	require.Contains(t, stdout.String(), "rows are newer than the catalogue: restore its newest copy")
+}
+
 // What is printed fits a narrow terminal.
 func TestTablesOnNarrowTerminal(t *testing.T) {
 	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })

@@ -30,6 +30,7 @@ type verification struct {
 	grace  time.Duration
 	every  int
 	part   PartFlag
+	older  bool // the catalogue, than rows of the table
 }
 
 // NewVerify returns the command that checks tables.
@@ -209,6 +210,7 @@ func (v *verification) table(ctx context.Context, name string) (found *inspect.V
 		return nil, err
 	}
 	var failed error // of printing
+	v.older = false
 	bar := v.Totals()
 	part := inspect.Part{Of: 1}
 	if v.part.Given() {
@@ -234,6 +236,7 @@ func (v *verification) table(ctx context.Context, name string) (found *inspect.V
 }
 
 func (v *verification) printFault(table string, f inspect.Fault) error {
+	v.older = v.older || strings.Contains(f.Err.Error(), "the catalogue was put back")
 	if v.JSON {
 		return v.Encode(struct {
 			Record   string `json:"record"`
@@ -338,6 +341,9 @@ func (v *verification) summary(table string, r *inspect.Verification, complete b
 		line += "; NOT SOUND"
 	}
 	lines := []string{line}
+	if v.older {
+		lines = append(lines, "  rows are newer than the catalogue: restore its newest copy and verify again; until then purge nothing and drop nothing, since what it does not know looks as if it were dropped")
+	}
 	for _, kind := range inspect.FaultKinds() {
 		if n := r.Faults[kind]; n > 0 {
 			lines = append(lines, fmt.Sprintf("  %d x %s: %s", n, kind, advice[kind]))
