@@ -186,7 +186,7 @@ func Asking(ask Ask, say func(text string)) Opener {
 		case err != nil:
 			return nil, err
 		case k.far != nil:
-			ask, stop := waiting(name, ask, say)
+			ask, stop := waiting("--store", name, ask, say)
 			defer stop()
 			db, err := k.far(ctx, rest, ask, nil, how)
 			if err == nil && !how.Create {
@@ -195,7 +195,7 @@ func Asking(ask Ask, say func(text string)) Opener {
 			if errors.Is(err, errNoStore) {
 				return nil, noStore(Shown(name))
 			}
-			return db, running(ctx, k.scheme, rest, err)
+			return db, running(ctx, "--store", k.scheme, rest, err)
 		}
 		return k.open(ctx, rest, how)
 	}
@@ -225,12 +225,12 @@ func used(ctx context.Context, db driver.DB) (driver.DB, error) {
 // busy may take more.
 const patience = 3 * time.Second
 
-// waiting says that a store does not answer, unless it is stopped before. Somebody who types a password is waited for.
-func waiting(name string, ask Ask, say func(string)) (_ Ask, stop func() bool) {
+// waiting says that what a flag names does not answer, unless it is stopped before. Somebody who types a password is waited for.
+func waiting(flag, name string, ask Ask, say func(string)) (_ Ask, stop func() bool) {
 	var once sync.Once
 	timer := time.AfterFunc(patience, func() {
 		once.Do(func() {
-			say(fmt.Sprintf("%s does not answer yet; this goes on to try it. Is the database running, and does --store name its host and port?", Shown(name)))
+			say(fmt.Sprintf("%s does not answer yet; this goes on to try it. Is the database running, and does %s name its host and port?", Shown(name), flag))
 		})
 	})
 	if ask == nil {

@@ -23,9 +23,18 @@ type unreached struct {
 func (u unreached) Error() string { return u.text }
 func (u unreached) Unwrap() error { return u.err }
 
+// Reaching opens what is no store, at the servers of a name of one. It says what [Asking] says of these, and the flag that names them.
+func Reaching[T any](ctx context.Context, flag, name string, say func(text string), open func() (T, error)) (T, error) {
+	_, stop := waiting(flag, name, nil, say)
+	defer stop()
+	opened, err := open()
+	scheme, rest, _ := strings.Cut(name, ":")
+	return opened, running(ctx, flag, scheme, rest, err)
+}
+
 // running says why a database cannot be opened whose servers do not answer, and what to do. Client libraries do not always say
-// that, so that each server is called once.
-func running(ctx context.Context, scheme, rest string, err error) error {
+// that, so that each server is called once. The flag is the one that names them.
+func running(ctx context.Context, flag, scheme, rest string, err error) error {
 	var answer gocql.RequestError
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.As(err, &answer) ||
 		strings.HasPrefix(err.Error(), "cassandra: open keyspace ") { // then Cassandra was connected to, and the error says what failed
@@ -41,7 +50,7 @@ func running(ctx context.Context, scheme, rest string, err error) error {
 		if reason == "" {
 			reason = fmt.Sprintf("%s accepts connections, and %s", server, what)
 		}
-		reasons = append(reasons, reason)
+		reasons = append(reasons, strings.ReplaceAll(reason, "--store", flag))
 	}
 	return unreached{fmt.Sprintf("%s: %s", Shown(scheme+":"+rest), strings.Join(reasons, "; ")), err}
 }
@@ -53,6 +62,8 @@ func serversOf(scheme, rest string) (servers []string, port, what string) {
 		return strings.Split(quorum, ","), "2181", "HBase does not answer: is that its ZooKeeper, whose port is mostly 2181, and do all servers of HBase run?"
 	}
 	if name, err := cassandraurl.Parse(rest); err == nil {
+		servers = name.Hosts
+	} else if name, _, err := cassandraurl.ParseTable(rest); err == nil {
 		servers = name.Hosts
 	}
 	return servers, "9042", "does not answer as Cassandra does: is that Cassandra, whose port is mostly 9042, and has it started?"

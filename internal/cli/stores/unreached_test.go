@@ -43,11 +43,17 @@ func TestUnreached(t *testing.T) {
 	require.Equal(t, "cassandra://"+other.Addr().String()+"/k: "+is, open("cassandra://"+other.Addr().String()+"/k"))
 	require.Contains(t, open("cassandra://"+unused+","+other.Addr().String()+"/k"), "in --store; "+is)
 
-	unavailable := running(t.Context(), "hbase", "//"+other.Addr().String(), driver.ErrUnavailable)
+	unavailable := running(t.Context(), "--store", "hbase", "//"+other.Addr().String(), driver.ErrUnavailable)
 	require.ErrorContains(t, unavailable, "accepts connections, and HBase does not answer: is that its ZooKeeper")
 	disagree := fmt.Errorf("cassandra: open keyspace k: table t: %w: the nodes do not agree on the schema", driver.ErrUnavailable)
-	require.Equal(t, disagree, running(t.Context(), "cassandra", "//"+other.Addr().String()+"/k", disagree))
+	require.Equal(t, disagree, running(t.Context(), "--store", "cassandra", "//"+other.Addr().String()+"/k", disagree))
+	of, err := Reaching(t.Context(), "--from", "hbase://"+unused, nil, func() (string, error) { return "it", driver.ErrUnavailable })
+	require.Equal(t, "it", of)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.EqualError(t, err, "hbase://"+unused+": nothing listens at "+unused+": start the database, or check the host and port in --from")
+	_, err = Reaching(t.Context(), "--from", "cassandra://"+unused+"/shop.orders", nil, func() (string, error) { return "", driver.ErrUnavailable })
+	require.ErrorContains(t, err, "/shop.orders: nothing listens at "+unused)
 	for _, err := range []error{nil, driver.ErrUnauthorised, errors.Join(driver.ErrUnavailable, context.Canceled)} {
-		require.Equal(t, err, running(t.Context(), "hbase", "//"+unused, err))
+		require.Equal(t, err, running(t.Context(), "--store", "hbase", "//"+unused, err))
 	}
 }

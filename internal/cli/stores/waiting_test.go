@@ -25,7 +25,7 @@ func TestWaitingForServers(t *testing.T) {
 			defer mu.Unlock()
 			return texts
 		}
-		ask, stop := waiting("cassandra://127.0.0.1/x?user=me", func(context.Context, string) ([]byte, error) {
+		ask, stop := waiting("--store", "cassandra://127.0.0.1/x?user=me", func(context.Context, string) ([]byte, error) {
 			time.Sleep(time.Hour)
 			return []byte("secret"), nil
 		}, say)
@@ -37,7 +37,7 @@ func TestWaitingForServers(t *testing.T) {
 		require.Len(t, said(), 1)
 		require.Contains(t, said()[0], "cassandra://127.0.0.1/x?user=me does not answer yet")
 		stop()
-		_, stop = waiting("hbase://127.0.0.1", nil, say)
+		_, stop = waiting("--store", "hbase://127.0.0.1", nil, say)
 		time.Sleep(patience - 1)
 		stop()
 		time.Sleep(time.Hour)

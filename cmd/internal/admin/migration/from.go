@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -57,28 +58,52 @@ func (o *origin) check() error {
 		}
 		return cli.CheckKey("--from-key", o.kept.Key)
 	}
-	return nil
+	_, _, err := o.inHBase()
+	return err
+}
+
+// hbaseTable is TABLE or NAMESPACE:TABLE.
+var hbaseTable = regexp.MustCompile(`^([\pL\pN_]+:)?[\pL\pN_.-]+$`)
+
+// inHBase returns the servers and the table of one in HBase. What no table is called is refused here: HBase would repeat it, and
+// it may be a password.
+func (o *origin) inHBase() (quorum, table string, err error) {
+	rest, ok := strings.CutPrefix(o.name, fromHBase)
+	if !ok {
+		return "", "", nil
+	}
+	quorum, table, _ = strings.Cut(rest, "/")
+	if strings.ContainsAny(rest, "?#@") {
+		quorum = rest // of which the error is that there are options
+	}
+	switch _, _, err = stores.ParseHBase("//" + quorum); {
+	case err != nil:
+		return "", "", exit.Usagef("--from %s: %v", stores.Shown(o.name), err)
+	case !hbaseTable.MatchString(table):
+		return "", "", exit.Usagef("--from %s: want %sQUORUM/TABLE, or %sQUORUM/NAMESPACE:TABLE", stores.Shown(o.name), fromHBase, fromHBase)
+	}
+	return quorum, table, nil
 }
 
 // openOrigin opens it. An encrypted table may be in the store of a call.
 func openOrigin(ctx context.Context, o *origin, c *cli.Call) (migrate.Source, func(), error) {
 	switch {
 	case strings.HasPrefix(o.name, fromHBase):
-		return o.openHBase(ctx)
+		return o.openHBase(ctx, c)
 	case strings.HasPrefix(o.name, FromTable):
 		return o.openTable(ctx, c)
 	}
-	s, err := cqlsource.Open(ctx, o.name)
+	s, err := stores.Reaching(ctx, "--from", o.name, c.Tell, func() (*cqlsource.Source, error) { return cqlsource.Open(ctx, o.name) })
 	if err != nil {
 		return nil, nil, err
 	}
 	return s, s.Close, nil
 }
 
-func (o *origin) openHBase(ctx context.Context) (migrate.Source, func(), error) {
-	quorum, table, ok := strings.Cut(strings.TrimPrefix(o.name, fromHBase), "/")
-	if !ok || quorum == "" || table == "" {
-		return nil, nil, exit.Usagef("--from %s: want %sQUORUM/TABLE, or %sQUORUM/NAMESPACE:TABLE", stores.Shown(o.name), fromHBase, fromHBase)
+func (o *origin) openHBase(ctx context.Context, c *cli.Call) (migrate.Source, func(), error) {
+	quorum, table, err := o.inHBase()
+	if err != nil {
+		return nil, nil, err
 	}
 	text, err := os.ReadFile(o.mapping)
 	if err != nil {
@@ -88,7 +113,7 @@ func (o *origin) openHBase(ctx context.Context) (migrate.Source, func(), error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", o.mapping, err)
 	}
-	db, err := hbase.Open(ctx, quorum, nil)
+	db, err := stores.Reaching(ctx, "--from", fromHBase+quorum, c.Tell, func() (*hbase.DB, error) { return hbase.Open(ctx, quorum, nil) })
 	if err != nil {
 		return nil, nil, err
 	}

@@ -52,7 +52,7 @@ func (m *Migration) propose(ctx context.Context, open opener, name string) error
 		of := strings.TrimPrefix(m.from.name, FromTable)
 		return exit.Usagef("'rangecrypt table describe %s --yaml' prints the schema of an encrypted table", show.Visible(cmp.Or(of, "NAME")))
 	}
-	source, end, err := open(ctx, &m.from, nil)
+	source, end, err := open(ctx, &m.from, m.Call)
 	if err != nil {
 		return err
 	}
