@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store"
@@ -360,20 +359,23 @@ func (m *Migration) same(rec catalogue.Migration) error {
 	return nil
 }
 
-// An identified source tells tables of one name apart: its fingerprint begins with the identity, which never changes.
-type identified interface{ identity() string }
+// An identified source tells sources of one name apart: by what their fingerprints begin with, which never changes.
+type identified interface {
+	Meant(fingerprint string) error
+}
 
-// meant is same for a write, which tells another encrypted table of the same name. What is altered in the source keeps nobody from writing it.
+// meant is same for a write, which tells another source of the same name. What is altered in the source keeps nobody from writing it.
 func (m *Migration) meant(rec catalogue.Migration) error {
-	if s, is := m.source.(identified); is && !strings.HasPrefix(rec.Fingerprint, s.identity()) {
-		return fmt.Errorf("%w: that was another table, which had the name of %s before", ErrSource, rec.Source)
+	err := m.same(rec)
+	if s, is := m.source.(identified); is && err == nil {
+		err = s.Meant(rec.Fingerprint)
 	}
-	return m.same(rec)
+	return err
 }
 
 // unchanged returns an error unless it is, and as it was then.
 func (m *Migration) unchanged(ctx context.Context, rec catalogue.Migration) error {
-	if err := m.same(rec); err != nil {
+	if err := m.meant(rec); err != nil {
 		return err
 	}
 	fingerprint, err := m.source.Fingerprint(ctx)

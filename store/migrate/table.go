@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store"
@@ -57,12 +58,12 @@ func (s encrypted) Name() string { return catalogue.TableSource + s.name }
 // Now implements [Source].
 func (s encrypted) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
-// identity implements identified.
-func (s encrypted) identity() string {
-	if s.table == nil {
-		return ""
+// Meant implements identified.
+func (s encrypted) Meant(fingerprint string) error {
+	if s.table == nil || strings.HasPrefix(fingerprint, catalogue.FingerprintOf(s.table.ID())) {
+		return nil
 	}
-	return catalogue.FingerprintOf(s.table.ID())
+	return fmt.Errorf("%w: that was another table, which had the name of %s before", ErrSource, s.Name())
 }
 
 // look returns the table as it is now, or why no rows can come from it.

@@ -19,6 +19,8 @@ const maxMapping, maxDepth = 512 << 10, 32 // bytes, brackets
 //	columns:
 //	  - {name: amount, cell: "d:amount", as: int64}
 //	ignore: ["d:cache", "x:*"]
+//
+// A qualifier or an end that is no text is of the type !!binary, in base64.
 func ParseMapping(data []byte) (m Mapping, err error) {
 	if err := parseMapping(data, &m); err != nil {
 		return Mapping{}, fmt.Errorf("hbasesource: the mapping: %w", err)

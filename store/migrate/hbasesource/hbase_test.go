@@ -407,6 +407,35 @@ func TestClientWritesTheOldTableAlone(t *testing.T) {
 	require.Equal(t, int64(3), stored())
 }
 
+// A program with another mapping than the one that was prepared writes nothing: it would bring other values into the encrypted table.
+func TestAllTakeOneMapping(t *testing.T) {
+	of := newTable(t, 0)
+	ctx := t.Context()
+	tbl, m := of.intoMemory(t)
+	_, err := m.Prepare(ctx, false)
+	require.NoError(t, err)
+	other := *of
+	other.mapping.Columns = of.mapping.Columns[:1]
+	other.mapping.Ignore = append(slices.Clone(of.mapping.Ignore), "d:note")
+	wrong, err := migrate.New(tbl, other.source())
+	require.NoError(t, err)
+	write := func(source *Source, m *migrate.Migration) error {
+		_, err := NewClient(of.client, source, m.Mirror()).Put(ctx, of.put(of.key("ada", 1), map[string][]byte{"note": []byte("kept")}))
+		return err
+	}
+	_, copied := wrong.Copy(ctx, inspect.Part{Of: 1}, nil)
+	for _, err := range []error{write(other.source(), wrong), copied} {
+		require.ErrorIs(t, err, migrate.ErrSource)
+		require.ErrorContains(t, err, "it was prepared with another mapping than this one")
+	}
+	found, err := of.source().Read(ctx, []store.Row{{"customer": "ada", "number": int32(1)}})
+	require.NoError(t, err)
+	require.False(t, found[0].Exists)
+	require.NoError(t, write(of.source(), m))
+	require.NoError(t, m.Abort(ctx))
+	require.NoError(t, write(other.source(), wrong), "where no migration goes on, the source alone is written")
+}
+
 // What the mapping could lose is in the encrypted table when the source is dropped, or keeps it from being dropped.
 func TestNothingIsLostByTheMapping(t *testing.T) {
 	of := newTable(t, 0)

@@ -132,6 +132,9 @@ func TestMappingsInFiles(t *testing.T) {
 		Ignore:  []string{"d:cache", "x:*"},
 	}, m)
 	require.True(t, m.ignores("x:anything") && m.ignores("d:cache") && !m.ignores("d:amount"))
+	m, err = ParseMapping([]byte("key: [{name: a, as: bytes, until: !!binary /w==}, {name: b, as: bytes}]\ncolumns: [{name: c, cell: !!binary ZDr/AA==, as: bytes}]\nignore: [!!binary ZDr+]"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"\xff", "d:\xff\x00", "d:\xfe"}, []string{m.Key[0].Until, m.Columns[0].Cell, m.Ignore[0]})
 	for says, text := range map[string]string{
 		"unknown field":        "key: [{name: a, as: int64, size: 3}]",
 		"the key has no parts": "columns: []",

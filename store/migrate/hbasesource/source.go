@@ -104,7 +104,19 @@ func (s *Source) print(t *table) string {
 	for i, f := range t.lives {
 		prints[i].Name, prints[i].TTL = f.family, f.ends()
 	}
-	return fmt.Sprintf("%q %q", s.mapping, prints)
+	return fmt.Sprintf("%s %q", s.identity(), prints)
+}
+
+// identity is what the fingerprint begins with.
+func (s *Source) identity() string { return fmt.Sprintf("%q", s.mapping) }
+
+// Meant returns an error if a fingerprint is that of another mapping: a program with one would bring other values into the table than
+// the one that prepared it.
+func (s *Source) Meant(fingerprint string) error {
+	if strings.HasPrefix(fingerprint, s.identity()) {
+		return nil
+	}
+	return fmt.Errorf("%w: it was prepared with another mapping than this one: take one mapping in all programs and commands or, before the cut-over, abort the migration and prepare it again", migrate.ErrSource)
 }
 
 // Now implements [migrate.Source]. It is within some seconds of the clock of the servers, see [hbase.DB.Now].

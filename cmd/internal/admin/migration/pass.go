@@ -392,7 +392,11 @@ func (m *Migration) printStatus(s migrate.Status) error {
 		line += ", paused"
 	}
 	if s.Changed {
-		line += "\nthe schema of the source has changed since"
+		of := "the schema of the source"
+		if m.from.mapping != "" {
+			of += ", or the mapping,"
+		}
+		line += "\n" + of + " has changed since"
 	}
 	if m.from.name == "" && s.CutOver.IsZero() && s.Phase != "aborted" {
 		line += "\nnobody looked whether the schema of the source has changed: name the source with --from"
