@@ -8,12 +8,15 @@ import (
 	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
 
 // A Client makes an application's writes of the source and of the encrypted table, while a migration goes on. Writes of other
 // tables go through unchanged. Reads go to the application's own client.
+//
+// A call ends with its context, and with that of its request. Where only the former has ended, the request may still be made.
 type Client struct {
 	client gohbase.Client
 	source *Source
@@ -27,33 +30,28 @@ func NewClient(client gohbase.Client, source *Source, mirror *migrate.Mirror) *C
 
 // Put puts cells of a row, as gohbase does. What it, Delete, Append, Increment and CheckAndPut return about the encrypted table is as
 // [migrate.Mirror.Write] says.
-func (c *Client) Put(ctx context.Context, m *hrpc.Mutate) (r *hrpc.Result, err error) {
-	err = c.write(ctx, m, func() (err error) { r, err = c.client.Put(m); return err })
-	return r, err
+func (c *Client) Put(ctx context.Context, m *hrpc.Mutate) (*hrpc.Result, error) {
+	return write(ctx, c, m, c.client.Put)
 }
 
 // Delete deletes a row, or cells of one. It may be one whose key the mapping does not read: the encrypted table has none of these.
-func (c *Client) Delete(ctx context.Context, m *hrpc.Mutate) (r *hrpc.Result, err error) {
-	err = c.write(ctx, m, func() (err error) { r, err = c.client.Delete(m); return err })
-	return r, err
+func (c *Client) Delete(ctx context.Context, m *hrpc.Mutate) (*hrpc.Result, error) {
+	return write(ctx, c, m, c.client.Delete)
 }
 
 // Append appends to cells of a row.
-func (c *Client) Append(ctx context.Context, m *hrpc.Mutate) (r *hrpc.Result, err error) {
-	err = c.write(ctx, m, func() (err error) { r, err = c.client.Append(m); return err })
-	return r, err
+func (c *Client) Append(ctx context.Context, m *hrpc.Mutate) (*hrpc.Result, error) {
+	return write(ctx, c, m, c.client.Append)
 }
 
 // Increment adds to a cell of a row, and returns the sum.
 func (c *Client) Increment(ctx context.Context, m *hrpc.Mutate) (sum int64, err error) {
-	err = c.write(ctx, m, func() (err error) { sum, err = c.client.Increment(m); return err })
-	return sum, err
+	return write(ctx, c, m, c.client.Increment)
 }
 
 // CheckAndPut puts cells of a row if one of its cells has a value.
 func (c *Client) CheckAndPut(ctx context.Context, m *hrpc.Mutate, family, qualifier string, expected []byte) (done bool, err error) {
-	err = c.write(ctx, m, func() (err error) { done, err = c.client.CheckAndPut(m, family, qualifier, expected); return err })
-	return done, err
+	return write(ctx, c, m, func(m *hrpc.Mutate) (bool, error) { return c.client.CheckAndPut(m, family, qualifier, expected) })
 }
 
 // deletes reports whether it is a deletion, whichever method it is given to.
@@ -61,17 +59,46 @@ func deletes(m *hrpc.Mutate) bool {
 	return m.Description() == pb.MutationProto_DELETE.String()
 }
 
-func (c *Client) write(ctx context.Context, m *hrpc.Mutate, do func() error) error {
-	if !c.source.is(string(m.Table())) {
-		return do()
+// write makes a request, and has the encrypted table follow if it is one of the source.
+func write[T any](ctx context.Context, c *Client, m *hrpc.Mutate, do func(*hrpc.Mutate) (T, error)) (result T, err error) {
+	apply := func(ctx context.Context) (err error) {
+		result, err = within(ctx, func() (T, error) { return do(m) })
+		return err
 	}
-	apply := func(context.Context) error { return do() }
+	if !c.source.is(string(m.Table())) {
+		err = apply(ctx)
+		return result, err
+	}
 	key, err := c.source.mapping.readKey(m.Key())
 	switch {
 	case err != nil && deletes(m):
-		return c.mirror.Write(ctx, nil, apply)
+		err = c.mirror.Write(ctx, nil, apply)
 	case err != nil:
-		return c.mirror.WriteUnfit(ctx, fmt.Errorf("hbasesource: the row cannot be in the encrypted table: %w", err), apply)
+		err = c.mirror.WriteUnfit(ctx, fmt.Errorf("hbasesource: the row cannot be in the encrypted table: %w", err), apply)
+	default:
+		err = c.mirror.Write(ctx, []store.Row{key}, apply)
 	}
-	return c.mirror.Write(ctx, []store.Row{key}, apply)
+	return result, err
+}
+
+// within waits for a request no longer than its context lasts. Gohbase heeds that of the request alone, and tries for ever where it has no end.
+func within[T any](ctx context.Context, do func() (T, error)) (result T, err error) {
+	type answer struct {
+		result T
+		err    error
+	}
+	answered := make(chan answer, 1)
+	if err := ctx.Err(); err != nil {
+		return result, err
+	}
+	go func() {
+		result, err := do()
+		answered <- answer{result, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.result, a.err
+	case <-ctx.Done():
+		return result, fmt.Errorf("hbasesource: no answer to the write, which may still be made: %w", pause.Ended(ctx))
+	}
 }
