@@ -71,7 +71,7 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		errors.As(err, &server), errors.As(err, &moved), errors.As(err, &retry):
 		kind = driver.ErrUnavailable
 	default:
-		return fmt.Errorf("hbase: %s: %w", what, message)
+		return gate.Explained(fmt.Errorf("hbase: %s: %w", what, message))
 	}
 	return fmt.Errorf("hbase: %s: %w: %w", what, kind, message)
 }

@@ -359,7 +359,7 @@ func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("hbase: %w: table %s has no column family %s", driver.ErrLayout, name, wire.ColumnFamily)
+	return fmt.Errorf("hbase: %w: table %s has no column family %s any more: %s", driver.ErrLayout, name, wire.ColumnFamily, gate.Lost)
 }
 
 // Drop implements [driver.DB]. One that was interrupted leaves the table disabled; another Drop
