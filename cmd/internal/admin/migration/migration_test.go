@@ -144,6 +144,11 @@ func TestMigrateCommands(t *testing.T) {
 	step(exit.OK, `"source_changed":null`, "status", "--json")
 	step(exit.OK, `"source_changed":false`, "status", "--json", "--from", "memory")
 	step(exit.OK, "nobody looked whether the schema of the source has changed", "status")
+	source.dropped = true // by somebody else
+	step(exit.Failed, "orders from memory:orders: prepared\nthe schema of the source cannot be read\n", "status", "--from", "memory")
+	step(exit.Failed, "no such family", "status", "--from", "memory")
+	step(exit.Failed, `"source_changed":null`, "status", "--json", "--from", "memory")
+	source.dropped = false
 	step(exit.OK, `"copied":34`, "copy", "--part", "0", "--parts", "3")
 	step(exit.OK, "copied: 33 % of the source so far; in the parts that are done: 34 copied, 0 equal\n", "status")
 	step(exit.OK, "is paused", "pause")
@@ -160,6 +165,7 @@ func TestMigrateCommands(t *testing.T) {
 	step(exit.Failed, "not verified", "cutover", "--yes")
 	source.amounts[7] = 1250
 	step(exit.Wrong, "the table has other values than the source", "verify")
+	step(exit.OK, "next: verify --repair", "status")
 	keys := filepath.Join(dir, "keys.jsonl")
 	step(exit.Wrong, "the table has other values than the source", "verify", "--show-keys", keys)
 	listed, err := os.ReadFile(keys)

@@ -345,10 +345,10 @@ func newMigrateStatus(e *cli.Env, open opener) *cobra.Command {
 		Run: func(ctx context.Context, _ *cli.Call) error {
 			return m.run(ctx, func(of *migrate.Migration) error {
 				s, err := of.Status(ctx)
-				if err != nil {
+				if err != nil && (s.Phase == "" || errors.Is(err, migrate.ErrSource)) {
 					return err
 				}
-				return m.printStatus(s)
+				return errors.Join(m.printStatus(s), err) // which keeps nobody from seeing how far it is
 			})
 		},
 	}.New(e)
@@ -398,8 +398,12 @@ func (m *Migration) printStatus(s migrate.Status) error {
 		}
 		line += "\n" + of + " has changed since"
 	}
-	if m.from.name == "" && s.CutOver.IsZero() && s.Phase != "aborted" {
+	switch {
+	case s.Looked || !s.CutOver.IsZero() || s.Phase == "aborted":
+	case m.from.name == "":
 		line += "\nnobody looked whether the schema of the source has changed: name the source with --from"
+	default:
+		line += "\nthe schema of the source cannot be read"
 	}
 	line += fmt.Sprintf("\ncopied: %.0f %% of the source%s", 100*s.Copy.Done, soFar(s.Copy))
 	if !s.Verify.Began.IsZero() {
@@ -440,6 +444,8 @@ func next(s migrate.Status) string {
 		return "next: copy"
 	case s.Verified.Before(s.Copied) && s.Verify.Done == 1 && s.Verify.Rows.Differs == 0 && s.Verify.Rows.Refused > 0:
 		return "next: change the rows that the table does not take, or the table; then verify --repair"
+	case s.Verified.Before(s.Copied) && s.Verify.Done == 1 && s.Verify.Rows.Differs > 0:
+		return "next: verify --repair"
 	case s.Verified.Before(s.Copied):
 		return "next: verify"
 	}

@@ -71,7 +71,7 @@ func (m *Migration) propose(ctx context.Context, open opener, name string) error
 	text := ""
 	if schema.TTL == 0 && !schema.Conditional {
 		hints = append(hints, "Add 'conditional: true' unless rows expire: then nothing is lost at the cut-over, whatever still goes on.",
-			"Add 'ttl: by row' in its place if some rows are written with a time to live, as by USING TTL: a table without ttl refuses these.")
+			"Add 'ttl: by row' in its place if some rows expire: those of CQL that are written USING TTL, and those of HBase all of whose cells are in column families with a TTL. A table without ttl refuses these.")
 	}
 	for _, hint := range hints {
 		text += "# " + show.Visible(hint) + "\n"
