@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/gate"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
 // fail gives an error of the client its kind. The context decides first: what the client says
@@ -76,32 +77,29 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("hbase: %s: %w: %w", what, kind, message)
 }
 
-// fail returns the error of a call about the family. A table that was disabled is served by nobody: that is said, since else
-// it seems as if servers were down.
+// fail returns the error of a call about the family. A table that was disabled, or a region that is not open, is served by nobody:
+// that is said, since else it seems as if servers were down.
 func (f *family) fail(ctx context.Context, what string, err error) error {
 	err = f.db.fail(ctx, what+" "+f.spec.Name, err)
-	if errors.Is(err, errNoAnswer) && f.disabled() {
-		return fmt.Errorf("%w; its table %s is disabled: enable it in the shell of HBase", err, f.table)
+	if errors.Is(err, errNoAnswer) {
+		if why := f.unserved(); why != "" {
+			return fmt.Errorf("%w; %s", err, why)
+		}
 	}
 	return err
 }
 
-// disabled reports whether the table is known to be disabled, or about to be.
-func (f *family) disabled() bool {
+// unserved says why nobody serves the table, or a part of it, where the cluster knows that; "" otherwise.
+func (f *family) unserved() string {
 	ctx, cancel := context.WithTimeout(context.Background(), f.db.reserve())
 	defer cancel()
-	state := &pb.Get{Row: f.table, Column: []*pb.Column{{Family: []byte("table"), Qualifier: [][]byte{[]byte("state")}}}}
-	r, err := f.db.send(ctx, f.db.get(ctx, []byte("hbase:meta"), f.table, state))
-	if err != nil {
-		return false
+	// Its row, and then those of its regions, which have a comma behind its name. Of very many the first ones must do.
+	rows := &pb.Scan{StartRow: f.table, StopRow: []byte(string(f.table) + "-"), TimeRange: &pb.TimeRange{}}
+	c := &scanCall{call: f.db.request(ctx, []byte("hbase:meta"), f.table), rows: 1000, scan: rows, decode: wire.DecodeForeign}
+	if _, err := f.db.send(ctx, c); err != nil {
+		return ""
 	}
-	for _, c := range r.(*pb.GetResponse).GetResult().GetCell() {
-		// A message of one field: enabled is 0, disabled 1, disabling 2.
-		if v := c.GetValue(); len(v) == 2 && v[0] == 8 && (v[1] == 1 || v[1] == 2) {
-			return true
-		}
-	}
-	return false
+	return gate.Unserved(string(f.table), c.page)
 }
 
 type over struct{}

@@ -65,9 +65,6 @@ func (m *master) do(ctx context.Context, name string, request, response proto.Me
 		if err == nil {
 			return nil
 		}
-		if until, ends := ctx.Deadline(); ctx.Err() == nil && (!ends || time.Now().Before(until)) { // else it may be all that is wrong
-			m.db.note(err)
-		}
 		var server region.ServerError
 		var retry region.RetryableError
 		switch javaClass(err) {
@@ -76,6 +73,9 @@ func (m *master) do(ctx context.Context, name string, request, response proto.Me
 			if !errors.As(err, &server) && !errors.As(err, &retry) && !errors.Is(err, errUnreachable) {
 				return err
 			}
+		}
+		if until, ends := ctx.Deadline(); ctx.Err() == nil && (!ends || time.Now().Before(until)) { // else it may be all that is wrong
+			m.db.note(err)
 		}
 		m.leave()
 		if backOff(ctx, "server_unavailable", n) != nil {

@@ -822,7 +822,7 @@ func TestDisabledTable(t *testing.T) {
 	t.Cleanup(func() { db.Close() })
 	f := newTable(t, db, driver.FamilySpec{}).(*family)
 	require.NoError(t, f.Apply(t.Context(), put("a", cell("q", "v"))))
-	require.False(t, f.disabled())
+	require.Empty(t, f.unserved())
 	m := &master{db: db, end: func() {}}
 	defer m.close()
 	name := db.tableName(f.spec.Name)
@@ -843,4 +843,54 @@ func TestDisabledTable(t *testing.T) {
 		cells, err := f.Get(t.Context(), []byte("a"), driver.Slice{})
 		return err == nil && slices.Equal([]string{"q=v"}, texts(cells))
 	}, time.Minute, time.Second)
+}
+
+// What the master answers is no error of a connection, which later messages would name.
+func TestAnswersAreNoLostConnections(t *testing.T) {
+	db := open(t, Options{Namespace: fmt.Sprintf("none%d", rand.Uint64())})
+	t.Cleanup(func() { db.Close() })
+	names, err := db.Families(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, names)
+	require.NoError(t, db.last)
+}
+
+// A region that somebody has closed is named, with what opens it.
+func TestUnassignedRegion(t *testing.T) {
+	db := open(t, Options{Timeout: 3 * time.Second})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{}).(*family)
+	require.NoError(t, f.Apply(t.Context(), put("a", cell("q", "v"))))
+	find := db.get(t.Context(), f.table, []byte("a"), &pb.Get{Row: []byte("a")})
+	_, err := db.send(t.Context(), find)
+	require.NoError(t, err)
+	m := &master{db: db, end: func() {}}
+	defer m.close()
+	require.NoError(t, m.do(t.Context(), "UnassignRegion", &pb.UnassignRegionRequest{Region: find.specifier()}, &pb.UnassignRegionResponse{}))
+	_, err = f.Get(t.Context(), []byte("a"), driver.Slice{})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "if it stays so, assign it in the shell of HBase: assign '")
+	require.NoError(t, m.do(t.Context(), "AssignRegion", &pb.AssignRegionRequest{Region: find.specifier()}, &pb.AssignRegionResponse{}))
+	require.Eventually(t, func() bool {
+		_, err := f.Get(t.Context(), []byte("a"), driver.Slice{})
+		return err == nil
+	}, time.Minute, time.Second)
+}
+
+// What a table that was altered does not take says so, and by whom it is mended.
+func TestReadOnlyTable(t *testing.T) {
+	db := open(t, Options{})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{}).(*family)
+	m := &master{db: db, end: func() {}}
+	defer m.close()
+	schema, err := m.describe(t.Context(), db.tableName(f.spec.Name))
+	require.NoError(t, err)
+	schema.Attributes = append(schema.Attributes, pairs("READONLY", "true")...)
+	require.NoError(t, m.procedure(t.Context(), "ModifyTable", &pb.ModifyTableRequest{TableName: db.tableName(f.spec.Name), TableSchema: schema}, &pb.CreateTableResponse{}))
+	for _, mutations := range [][]driver.Mutation{{put("a", cell("q", "v"))}, {put("a", cell("q", "v")), put("b", cell("q", "v"))}} {
+		err := f.Apply(t.Context(), mutations...)
+		require.ErrorIs(t, err, driver.ErrUnauthorised)
+		require.ErrorContains(t, err, "alter it back in the shell of HBase")
+	}
 }

@@ -32,3 +32,24 @@ func TestExplained(t *testing.T) {
 	other := errors.New(exception + "something else")
 	require.Equal(t, other, Explained(other))
 }
+
+// What nobody serves is a table that is disabled, or a region that is not open. A region that was split has others in its place.
+func TestUnserved(t *testing.T) {
+	const enc = "0123456789abcdef0123456789abcdef"
+	state := func(name, value string) []driver.Cell {
+		return []driver.Cell{{Qualifier: []byte("info:server")}, {Qualifier: []byte(name), Value: []byte(value)}}
+	}
+	rows := func(table string, states ...string) []driver.Row {
+		all := []driver.Row{{Key: []byte("ns:t"), Cells: state("table:state", table)}}
+		for _, s := range states {
+			all = append(all, driver.Row{Key: []byte("ns:t,a.b,1795993119581." + enc + "."), Cells: state("info:state", s)})
+		}
+		return all
+	}
+	const enabled = "\x08\x00"
+	require.Empty(t, Unserved("ns:t", rows(enabled, "OPEN", "SPLIT", "OPEN", "")))
+	require.Contains(t, Unserved("ns:t", rows(enabled, "OPEN", "CLOSED")), "is in the state CLOSED: if it stays so, assign it in the shell of HBase: assign '"+enc+"'")
+	for _, disabled := range []string{"\x08\x01", "\x08\x02"} {
+		require.Contains(t, Unserved("ns:t", rows(disabled, "CLOSED")), "its table ns:t is disabled: enable it")
+	}
+}
