@@ -75,6 +75,8 @@ func TestEveryErrorHasAnExitCode(t *testing.T) {
 		{t.Context(), fmt.Errorf("%w: %w", exit.ErrKey, store.ErrWrongKey), exit.Failed},
 		{t.Context(), exit.ErrLeaky, exit.Leaky},
 		{t.Context(), fmt.Errorf("write: %w", syscall.EPIPE), exit.OK},
+		{t.Context(), errors.Join(fmt.Errorf("write: %w", syscall.EPIPE), syscall.EPIPE), exit.OK},
+		{t.Context(), errors.Join(errors.New("a bad row"), fmt.Errorf("write: %w", syscall.EPIPE)), exit.Failed},
 		{t.Context(), fmt.Errorf("%w: %w", driver.ErrUnavailable, syscall.EPIPE), exit.Unreachable},
 		{t.Context(), fmt.Errorf("%w: %w", driver.ErrUnavailable, syscall.ENOSPC), exit.Unreachable},
 		{t.Context(), fmt.Errorf("print: %w", syscall.ENOSPC), exit.Failed},

@@ -4,6 +4,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -148,9 +149,22 @@ func (e *Env) Line(format string, args ...any) error {
 
 // Print prints a text.
 func (e *Env) Print(text string) error {
-	_, err := io.WriteString(e.Stdout, text)
+	_, err := io.WriteString(e.Report(), text)
 	return err
 }
 
 // Encode prints a line of JSON.
-func (e *Env) Encode(line any) error { return json.NewEncoder(e.Stdout).Encode(line) }
+func (e *Env) Encode(line any) error { return json.NewEncoder(e.Report()).Encode(line) }
+
+// Report returns the Stdout for what a command says of its work. That nobody reads on ends no work, and hides no fault.
+func (e *Env) Report() io.Writer { return report{e.Stdout} }
+
+type report struct{ io.Writer }
+
+func (r report) Write(b []byte) (int, error) {
+	n, err := r.Writer.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		return len(b), nil
+	}
+	return n, err
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -194,23 +193,16 @@ func hintOfNone(there int) string {
 }
 
 // announce prints the name of the insertion, and how to go on with it if the process is killed.
-// Whoever reads no further than that does not end it.
 func (o *insertOptions) announce(e *cli.Env, load uint64, rows int, there *int) error {
-	var err error
 	if o.json {
-		err = e.Encode(struct {
+		return e.Encode(struct {
 			Record string `json:"record"`
 			Load   string `json:"load"`
 			Rows   int    `json:"rows"`
 			There  *int   `json:"rows_there,omitempty"` // if --load is given
 		}{"load", loadText(load), rows, there})
-	} else {
-		_, err = fmt.Fprintf(e.Stdout, "load %s: if it is interrupted, the same command with --load and this name goes on\n", loadText(load))
 	}
-	if errors.Is(err, syscall.EPIPE) {
-		return nil
-	}
-	return err
+	return e.Print(fmt.Sprintf("load %s: if it is interrupted, the same command with --load and this name goes on\n", loadText(load)))
 }
 
 // A loaded is what came of an insertion.
@@ -263,6 +255,5 @@ func (o *insertOptions) report(e *cli.Env, info bench.Info, l loaded) error {
 	if l.index != nil {
 		line += "\nindex: " + report.Index(*l.index)
 	}
-	_, err := fmt.Fprintln(e.Stdout, line)
-	return err
+	return e.Print(line + "\n")
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -79,7 +80,9 @@ func (r *reproduction) measureAll(ctx context.Context, figures []experiment.Figu
 	}
 	for i, figure := range figures {
 		if r.together() {
-			if shown := r.env.Line("%s (%d of %d): %s", figure.Name, i+1, len(figures), figure.About); shown != nil {
+			// Where nobody reads on, no other figure is measured.
+			line := show.Line(fmt.Sprintf("%s (%d of %d): %s", figure.Name, i+1, len(figures), figure.About), r.env.Style())
+			if _, shown := io.WriteString(r.env.Stdout, line); shown != nil {
 				err = errors.Join(err, shown)
 				break
 			}

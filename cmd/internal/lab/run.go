@@ -214,9 +214,9 @@ func run(ctx context.Context, e *cli.Env, opts *runOptions) (err error) {
 	}
 	// What was measured is shown in any case.
 	if len(runs) > 0 {
-		show := func() error { return report.Table(e.Stdout, runs, e.Style()) }
+		show := func() error { return report.Table(e.Report(), runs, e.Style()) }
 		if opts.json {
-			show = func() error { return report.JSON(e.Stdout, runs) }
+			show = func() error { return report.JSON(e.Report(), runs) }
 		}
 		err = errors.Join(err, show())
 	}

@@ -205,9 +205,9 @@ func auditColumn(ctx context.Context, e *cli.Env, opts *auditOptions) (err error
 		}
 	}
 	if opts.json {
-		err = auditJSON(e.Stdout, a)
+		err = auditJSON(e.Report(), a)
 	} else {
-		err = auditTable(e.Stdout, a, e.Style())
+		err = auditTable(e.Report(), a, e.Style())
 	}
 	if err == nil && plot != nil {
 		err = plot.Save(auditPlot(opts.plot, a))

@@ -127,8 +127,19 @@ func CodeOf(ctx context.Context, err error) Code {
 		return Interrupted
 	case noAnswer(err): // also where a connection to it is a broken pipe
 		return Unreachable
-	case errors.Is(err, syscall.EPIPE):
-		return OK // nobody reads on
+	case onlyUnread(err):
+		return OK
 	}
 	return Failed
+}
+
+// onlyUnread reports whether an error is that nobody reads on, and nothing beside it.
+func onlyUnread(err error) bool {
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !onlyUnread(err) })
+	case interface{ Unwrap() error }:
+		return onlyUnread(e.Unwrap())
+	}
+	return err == syscall.EPIPE
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -393,23 +392,16 @@ func counted(done rowload.Done, l *rowload.Load, stream bool) string {
 	return text
 }
 
-// announce prints the name of the load, and how to go on with it if the process is killed. Whoever reads no further
-// than that does not end it.
+// announce prints the name of the load, and how to go on with it if the process is killed.
 func (o *insertRows) announce(c *cli.Call, name string, l *rowload.Load) error {
-	var err error
 	if c.JSON {
-		err = c.Encode(struct {
+		return c.Encode(struct {
 			Record string `json:"record"`
 			Load   string `json:"load"`
 			Rows   int    `json:"rows,omitempty"` // where they are known
 		}{"load", name, l.Rows - l.Bad.Rows})
-	} else {
-		err = c.Line("load %s: if it is interrupted, the same command with --load and this name goes on", name)
 	}
-	if errors.Is(err, syscall.EPIPE) {
-		return nil
-	}
-	return err
+	return c.Line("load %s: if it is interrupted, the same command with --load and this name goes on", name)
 }
 
 type mappedJSON struct {
