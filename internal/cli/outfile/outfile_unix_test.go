@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -71,4 +72,14 @@ func TestLinksAreFollowed(t *testing.T) {
 	to, err := os.Readlink(link)
 	require.NoError(t, err)
 	require.Equal(t, "file", to)
+}
+
+// A name that has no room for what a file is called until it is complete is what the error is about, and not the folder.
+func TestNamesThatAreTooLong(t *testing.T) {
+	name := filepath.Join(t.TempDir(), strings.Repeat("x", 240))
+	_, err := Create(name, false)
+	require.EqualError(t, err, name+": the name is too long: until the file is complete, its name is 33 bytes longer")
+	f, err := Create(name[:len(name)-20], false)
+	require.NoError(t, err)
+	require.NoError(t, f.Discard())
 }

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // A file is written under another name beside it, .NAME.TOKEN.part, so that it only has to be renamed. The process that
@@ -41,9 +43,13 @@ func createPart(file string) (*os.File, error) {
 	for {
 		random := make([]byte, tokenHalf)
 		_, _ = rand.Read(random) // which does not fail
-		f, err := os.OpenFile(filepath.Join(dir, "."+base+"."+tokenOf(base, random)+partSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		part := filepath.Join(dir, "."+base+"."+tokenOf(base, random)+partSuffix)
+		f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue
+		}
+		if errors.Is(err, syscall.ENAMETOOLONG) {
+			return nil, fmt.Errorf("%s: the name is too long: until the file is complete, its name is %d bytes longer", file, len(filepath.Base(part))-len(base))
 		}
 		var of *fs.PathError
 		if errors.As(err, &of) {

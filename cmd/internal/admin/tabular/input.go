@@ -55,6 +55,9 @@ var suffixes = map[string]string{
 // compressions are the suffixes of compressed files.
 var compressions = []string{".gz", ".zst"}
 
+// otherCompressions are those of files that are not read, and not written.
+var otherCompressions = []string{".bz2", ".xz", ".lzma", ".lz4", ".br", ".z", ".zip", ".7z"}
+
 // A shape is how a file is written.
 type shape struct {
 	format      string
@@ -72,6 +75,8 @@ func shapeOf(name, what, format, delimiter, header string) (s shape, err error) 
 	}
 	suffix := filepath.Ext(base)
 	switch {
+	case slices.Contains(otherCompressions, suffix):
+		return s, exit.Usagef("%s: files are not read or written as the suffix %s says: of what is compressed, only .gz and .zst are", name, suffix)
 	case format != "" && !slices.Contains([]string{formatCSV, formatJSON, formatParquet}, format):
 		return s, exit.Usagef("--format %q: there is %s", format, formatHelp)
 	case format != "":
