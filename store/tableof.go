@@ -304,7 +304,7 @@ func (of *TableOf[T]) Delete(ctx context.Context, keys ...*T) error {
 }
 
 // Update changes columns of a row that exists, as [Table.Update] does: the named ones or, where none is named, all that
-// have a field. The table must have [Schema.Conditional].
+// have a field. To name a part of the row key is [ErrColumn], here and in Upsert and UpdateIf. The table must have [Schema.Conditional].
 func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) error {
 	rows, err := of.rows(ctx, "update", []*T{row}, columns)
 	if err != nil {

@@ -934,6 +934,16 @@ func TestStructsChangeByWhatTheyHad(t *testing.T) {
 	require.ErrorIs(t, tbl.UpdateIf(background, row, nil), store.ErrColumn)
 	require.ErrorIs(t, tbl.UpdateIf(background, nil, row), store.ErrColumn)
 	require.ErrorIs(t, tbl.UpdateIf(background, row, row, "nothing"), store.ErrColumn)
+
+	// A part of the row key says which row it is, and is neither changed nor compared.
+	for _, do := range []func(columns ...string) error{
+		func(columns ...string) error { return tbl.Update(background, row, columns...) },
+		func(columns ...string) error { return tbl.Upsert(background, row, columns...) },
+		func(columns ...string) error { return tbl.UpdateIf(background, row, row, columns...) },
+	} {
+		require.ErrorIs(t, do("id"), store.ErrColumn)
+		require.ErrorContains(t, do("note", "id"), `"id" is a part of the row key`)
+	}
 	require.ErrorIs(t, tbl.UpdateIf(background, &counter{ID: 2}, &counter{}, "note"), store.ErrNoRow)
 
 	// The field of the column has the sum, whatever it had, and no other is changed.

@@ -215,8 +215,10 @@ func (b *Binding) Values(t *rowcodec.View, row reflect.Value, columns []string) 
 	for _, name := range columns {
 		if err := b.Mapped(t, name); err != nil {
 			return nil, err
-		} else if t.ByName[name] == nil {
+		} else if c := t.ByName[name]; c == nil {
 			values[name] = nil // is refused
+		} else if c.Part >= 0 {
+			return nil, fmt.Errorf("%w: %q is a part of the row key, which stays: it says which row it is, and is not named", fault.ErrColumn, name)
 		}
 	}
 	for _, c := range t.Columns {
