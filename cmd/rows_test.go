@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -138,4 +139,56 @@ func TestKilledTableInsert(t *testing.T) {
 			require.Contains(t, stderr, "is not of this input")
 		})
 	}
+}
+
+// One signal ends a load of a standard input that has nothing more to read, and does not end: before its first byte, and after
+// some rows.
+func TestInterruptedWaitForRows(t *testing.T) {
+	unixOnly(t)
+	dir := t.TempDir()
+	run := func(args string) string {
+		cmd := exec.Command("rangecrypt", strings.Fields(args)...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", args, out)
+		return string(out)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "t.yaml"), []byte("table: t\nkey: [{name: id, type: int64, encryption: hashed}]\n"), 0o600))
+	run("keys generate key")
+	run("table create t.yaml --store pebble:data --key key")
+	for came, says := range map[string]string{
+		"":                 "",
+		"id\n11\n12\n13\n": "0 of [0-9]+ rows? read so far were inserted; the same command with --load [0-9a-f]{16} and the same bytes goes on\nrangecrypt: ",
+	} {
+		in, rows, err := os.Pipe()
+		require.NoError(t, err)
+		cmd := exec.Command("rangecrypt", strings.Fields("table insert t --input - --format csv --store pebble:data --key key")...)
+		var stderr strings.Builder
+		cmd.Dir, cmd.Stdin, cmd.Stderr = dir, in, &stderr
+		stdout, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		files, err := os.ReadDir(filepath.Join(dir, "data"))
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		require.NoError(t, in.Close())
+		_, err = rows.WriteString(came)
+		require.NoError(t, err)
+		if came != "" { // the name of the load comes when there is something to read
+			_, err := bufio.NewReader(stdout).ReadString('\n')
+			require.NoError(t, err)
+		}
+		require.Eventually(t, func() bool { // the store is open
+			now, err := os.ReadDir(filepath.Join(dir, "data"))
+			return err == nil && !slices.EqualFunc(files, now, func(a, b os.DirEntry) bool { return a.Name() == b.Name() })
+		}, time.Minute, time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		hung := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		require.True(t, hung.Stop(), "it waits for rows")
+		require.NoError(t, rows.Close())
+		require.Equal(t, 130, cmd.ProcessState.ExitCode(), &stderr)
+		require.Regexp(t, "^rangecrypt: "+says+"interrupted\n$", stderr.String())
+	}
+	require.Equal(t, "0\n", run("table query t --count --store pebble:data --key key"))
 }

@@ -105,6 +105,33 @@ func await[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
+// Until returns a reader of what another one has, until a context ends: that also ends the waiting for more.
+func Until(ctx context.Context, in io.Reader) io.Reader { return &until{ctx: ctx, in: in} }
+
+type until struct {
+	ctx context.Context
+	in  io.Reader
+	buf []byte // which a reading has that nobody waits for any more
+}
+
+func (u *until) Read(b []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if len(u.buf) < len(b) {
+		u.buf = make([]byte, len(b))
+	}
+	var failed error
+	n, err := await(u.ctx, func() (n int, _ error) {
+		n, failed = u.in.Read(u.buf[:len(b)])
+		return n, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return copy(b, u.buf[:n]), failed
+}
+
 // ask asks a question on the terminal.
 func ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprint(os.Stderr, question)

@@ -176,6 +176,7 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	if err != nil {
 		return err
 	}
+	o.Until(ctx)
 	first, err := l.Begin(o.name)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -117,7 +118,7 @@ func shapeOf(name, what, format, delimiter, header string) (s shape, err error) 
 type Input struct {
 	file, format, delimiter, header string
 
-	stdin *bufio.Reader // once something has been read of it
+	stdin *bufio.Reader // the standard input, if that is read
 }
 
 // Bind binds the flags: --input, --format, --delimiter and --header.
@@ -217,11 +218,11 @@ func (o *Input) Said() string {
 	return fmt.Sprintf("%+v %v", s, err)
 }
 
+// Until has the standard input be read until a context ends, which it may wait longer than.
+func (o *Input) Until(ctx context.Context) { o.stdin = bufio.NewReader(cli.Until(ctx, os.Stdin)) }
+
 // Await waits for the first byte of the standard input. That none comes is an error, which is returned before anything is done.
 func (o *Input) Await() error {
-	if o.stdin == nil {
-		o.stdin = bufio.NewReader(os.Stdin)
-	}
 	_, err := o.stdin.Peek(1)
 	if err == io.EOF {
 		return o.about(errNothing)
@@ -248,7 +249,7 @@ func (o *Input) Open(names, ignored []string, tap io.Writer) (Reader, error) {
 		return nil, err
 	}
 	var in io.Reader = file
-	if o.stdin != nil {
+	if o.Stream() {
 		in = o.stdin
 	}
 	r, err := s.open(file, in, o.Stream(), names, ignored, tap)
@@ -264,7 +265,7 @@ func (o *Input) Open(names, ignored []string, tap io.Writer) (Reader, error) {
 // about says in an error which input it is about.
 func (o *Input) about(err error) error {
 	var unread *fs.PathError
-	if errors.Is(err, exit.ErrUsage) || errors.As(err, &unread) {
+	if errors.Is(err, exit.ErrUsage) || errors.Is(err, context.Canceled) || errors.As(err, &unread) {
 		return err
 	}
 	return fmt.Errorf("%w: %s: %w", ErrInput, o.Name(), err)
