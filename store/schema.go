@@ -165,8 +165,8 @@ func (c Column) DatabaseWide() Column {
 // without, until [Table.Convert] or [Table.Verify] with Repair. The table's key seals a copy, also of columns with keys of their
 // own. To add or remove copies, use [ChangeColumn]. Only ordered and deterministic columns cover, but for those of [WozniakIndexed].
 //
-// With names, a copy has these columns only, the column itself and the row key. A query that asks for other columns, or has
-// conditions on them, reads the rows. What copies have can be changed too; a column that is dropped is no more copied.
+// With names, a copy has these columns only, the column itself and the row key: name the column for no others. A query that asks
+// for other columns, or has conditions on them, reads the rows. What copies have can be changed too; a column that is dropped is no more copied.
 func (c Column) Covering(columns ...string) Column {
 	c.spec.Covering, c.spec.Copied = true, slices.Clone(columns)
 	return c

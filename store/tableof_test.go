@@ -297,7 +297,7 @@ func TestStructTagsAreStrict(t *testing.T) {
 	expect("struct.B: only ordered and deterministic columns have index entries to cover", store.SchemaOf[struct {
 		B int64 `rangecrypt:"b,covering,plain"`
 	}])
-	expect("struct.B: option covering takes the columns that copies have", store.SchemaOf[struct {
+	expect("the name of the column itself for no others", store.SchemaOf[struct {
 		B int64 `rangecrypt:"b,deterministic,covering="`
 	}])
 	s, err := store.SchemaOf[struct {
@@ -306,6 +306,18 @@ func TestStructTagsAreStrict(t *testing.T) {
 	}]("t")
 	require.NoError(t, err)
 	require.True(t, s.Conditional && !s.AppendOnly, "whose rows have no tie-breaker")
+	s, err = store.SchemaOf[struct {
+		A int64 `rangecrypt:"a,key=1,hashed"`
+		B int64 `rangecrypt:"b,deterministic,covering=b"`
+		C int64 `rangecrypt:"c"`
+	}]("least")
+	require.NoError(t, err)
+	least, err := open(t, drivertest.NewMemory()).Create(background, s)
+	require.NoError(t, err)
+	described, err := least.Describe(background)
+	require.NoError(t, err)
+	require.Empty(t, described.Columns[0].Copied, "of no other column than itself")
+	require.NotNil(t, described.Columns[0].Copied, "as of all columns")
 	type some struct {
 		A int64 `rangecrypt:"a,key=1,hashed"`
 		B int64 `rangecrypt:"b,deterministic,covering= d c "`

@@ -174,7 +174,7 @@ func (f *field) option(name, text string, valued bool) (err error) {
 			break
 		}
 		if f.copied = strings.Fields(text); len(f.copied) == 0 {
-			return errors.New("option covering takes the columns that copies have, with blanks between them: covering=celsius note, or covering alone for all")
+			return errors.New("option covering takes the columns that copies have, with blanks between them: covering=celsius note; the name of the column itself for no others; or covering alone for all")
 		}
 	case name == "server-index":
 		if valued {
