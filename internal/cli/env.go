@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -41,7 +43,8 @@ type Env struct {
 	program    string // whose commands these are
 	colour     bool   // Stdout may be coloured
 	passphrase askFunc
-	helpErr    error // of writing a help text
+	helpErr    error         // of writing a help text
+	patience   time.Duration // with what does not end when it is interrupted; 0 is the default
 }
 
 // System returns the Env of this process.
@@ -88,8 +91,16 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	}
 	ctx, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
-	// After the first signal the next one ends the process at once.
-	context.AfterFunc(ctx, stop)
+	ended := make(chan struct{})
+	defer close(ended)
+	context.AfterFunc(ctx, func() {
+		stop() // so that the next signal ends the process at once
+		select {
+		case <-ended:
+		case <-time.After(cmp.Or(e.patience, 7*time.Second)): // batches that are under way have 5
+			e.Tell("interrupted, but something is still waited for, such as a pipe that nobody opens or reads: another Ctrl-C ends this at once")
+		}
+	})
 
 	root := newRoot(e)
 	e.program = root.Name()

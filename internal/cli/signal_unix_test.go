@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"os"
@@ -43,4 +44,22 @@ func TestHangUp(t *testing.T) {
 	}, nil)
 	require.Equal(t, !ignored, interrupted)
 	require.Equal(t, ignored, code == 0)
+}
+
+// What does not end when it is interrupted is told of once, with what ends it.
+func TestInterruptedWithoutEnd(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	said, stderr := io.Pipe()
+	e := &Env{Stdout: io.Discard, Stderr: stderr, patience: time.Millisecond}
+	code := Execute(ctx, e, func(*Env) *cobra.Command {
+		return &cobra.Command{Use: "wait", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+			interrupt()
+			line, err := bufio.NewReader(said).ReadString('\n')
+			require.NoError(t, err)
+			require.Regexp(t, "^wait: interrupted, but .*: another Ctrl-C ends this at once\n$", line)
+			go func() { _, _ = io.Copy(io.Discard, said) }()
+			return exit.ErrInterrupted
+		}}
+	}, nil)
+	require.Equal(t, exit.Interrupted, code)
 }
