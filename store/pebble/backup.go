@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -32,7 +30,7 @@ func (db *DB) backup(ctx context.Context, dir string) (err error) {
 	fsys := db.fence.FS.Unwrap() // the fence is for what the database cannot be without
 	dir = dirlock.Path(fsys, dir)
 	part := dir + ".unfinished"
-	if strings.HasPrefix(dir, db.dir+string(filepath.Separator)) {
+	if dirlock.Within(fsys, dir, db.dir) {
 		return errors.New("it is within the database's own directory: name another one")
 	}
 	for _, name := range []string{dir, part} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -157,6 +158,9 @@ func TestBackupIsRefused(t *testing.T) {
 
 	require.ErrorIs(t, db.Backup(background, filepath.Join(dir, "db")), fs.ErrExist)
 	require.ErrorContains(t, db.Backup(background, filepath.Join(dir, "db", "copy")), "within the database's own directory")
+	if link := filepath.Join(t.TempDir(), "link"); os.Symlink(filepath.Join(dir, "db"), link) == nil {
+		require.ErrorContains(t, db.Backup(background, filepath.Join(link, "copy")), "within the database's own directory")
+	}
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	require.ErrorIs(t, db.Backup(ctx, filepath.Join(dir, "copy")), context.Canceled)

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -25,6 +26,18 @@ func Path(fsys vfs.FS, dir string) string {
 		return abs
 	}
 	return dir
+}
+
+// Within reports whether what is to be at a path would be in a directory, whatever links lead there.
+func Within(fsys vfs.FS, path, dir string) bool {
+	if vfs.Root(fsys) == vfs.Default {
+		above, err := filepath.EvalSymlinks(filepath.Dir(path))
+		real, unread := filepath.EvalSymlinks(dir)
+		if err == nil && unread == nil {
+			path, dir = filepath.Join(above, filepath.Base(path)), real
+		}
+	}
+	return strings.HasPrefix(path, dir+string(filepath.Separator))
 }
 
 // Pin returns the file system with the directory as it is now.
