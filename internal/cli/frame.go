@@ -69,6 +69,15 @@ func (c *Call) Unwritable(ctx context.Context, do func(*store.Store) error) erro
 	return errors.Join(do(st), st.Close(ctx))
 }
 
+// Opens reports whether the master key of the store opens another one, too.
+func (c *Call) Opens(ctx context.Context, other driver.DB) bool {
+	st, err := store.Open(ctx, stores.ReadOnly(other), c.key, nil)
+	if err == nil {
+		err = st.Close(ctx)
+	}
+	return err == nil
+}
+
 // Arg returns the first argument, or "".
 func (c *Call) Arg() string {
 	if len(c.Args) == 0 {

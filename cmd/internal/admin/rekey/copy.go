@@ -303,7 +303,11 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 	if len(others) > 0 {
 		return fmt.Errorf("%w: %s stay here, since the application keeps the rows, while the rest is copied: register them in the other store, and write all values there", store.ErrNoTable, listNames(others))
 	}
-	return r.step("", "into", fmt.Sprintf("all tables are in %s, under other keys: destroy this store with its backups", stores.Shown(r.into.Name)))
+	err = r.step("", "into", fmt.Sprintf("all tables are in %s, under other keys: destroy this store with its backups", stores.Shown(r.into.Name)))
+	if err == nil && r.Opens(ctx, db) {
+		err = r.step("", "master", "the master key of this store opens the other one, too: 'rangecrypt keys rotate --to KEY' replaces it there, if others may know it")
+	}
+	return err
 }
 
 // copyAll copies tables into another store. One that shares a key with another one begins after that.
