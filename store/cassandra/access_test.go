@@ -292,6 +292,7 @@ func TestFailureOfOpeningSaysOnce(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Open(t.Context(), Config{Options: Options{Keyspace: "ks"}, Hosts: []string{gate{open: open}.serve(t, l)}})
 	require.ErrorContains(t, err, "cassandra: open keyspace ks: make the keyspace: ")
+	require.ErrorAs(t, err, new(interface{ Connected() bool }))
 	require.Equal(t, 1, strings.Count(err.Error(), "cassandra: "), err)
 }
 

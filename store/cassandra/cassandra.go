@@ -231,7 +231,7 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 		err = db.checkClock(ctx, time.Now)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cassandra: open keyspace %s: %w", db.keyspace, err)
+		return nil, hooks.Connected(fmt.Errorf("cassandra: open keyspace %s: %w", db.keyspace, err))
 	}
 	return db, nil
 }

@@ -157,6 +157,9 @@ type Verification struct {
 	// and OrphanPostings that of their postings. They are no fault: nobody can read them any more.
 	Orphans, OrphanPostings int
 
+	// PutBack is that rows are newer than the catalogue. What it does not know then looks as if it had been dropped.
+	PutBack bool
+
 	// Faults is the number of faults of each kind, and Repaired how many of all were mended.
 	Faults   map[FaultKind]int
 	Repaired int
@@ -177,6 +180,7 @@ func (v *Verification) Add(other *Verification) {
 	v.Uncopied, v.Unknown = v.Uncopied+other.Uncopied, v.Unknown+other.Unknown
 	v.Orphans, v.OrphanPostings = v.Orphans+other.Orphans, v.OrphanPostings+other.OrphanPostings
 	v.Indexes, v.Repaired = append(v.Indexes, other.Indexes...), v.Repaired+other.Repaired
+	v.PutBack = v.PutBack || other.PutBack
 	if v.Faults == nil {
 		v.Faults = make(map[FaultKind]int)
 	}

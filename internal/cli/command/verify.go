@@ -30,7 +30,6 @@ type verification struct {
 	grace  time.Duration
 	every  int
 	part   PartFlag
-	older  bool // the catalogue, than rows of the table
 }
 
 // NewVerify returns the command that checks tables.
@@ -210,7 +209,6 @@ func (v *verification) table(ctx context.Context, name string) (found *inspect.V
 		return nil, err
 	}
 	var failed error // of printing
-	v.older = false
 	bar := v.Totals()
 	part := inspect.Part{Of: 1}
 	if v.part.Given() {
@@ -236,7 +234,6 @@ func (v *verification) table(ctx context.Context, name string) (found *inspect.V
 }
 
 func (v *verification) printFault(table string, f inspect.Fault) error {
-	v.older = v.older || strings.Contains(f.Err.Error(), "the catalogue was put back")
 	if v.JSON {
 		return v.Encode(struct {
 			Record   string `json:"record"`
@@ -296,11 +293,12 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 			Dropped  int                       `json:"dropped"`
 			Uncopied int                       `json:"uncopied"`
 			Orphans  int                       `json:"orphans,omitempty"`
+			PutBack  bool                      `json:"put_back,omitempty"` // the catalogue, since rows are newer
 			Faults   map[inspect.FaultKind]int `json:"faults"`
 			Repaired int                       `json:"repaired"`
 			Sound    bool                      `json:"sound"`
 			Complete bool                      `json:"complete"`
-		}{"verify", v.ShownStore(), table, v.tenant, part, r.Rows, r.Expired, r.Cells, r.Postings, indexes, r.Dangling, r.Unknown, r.Dropped, r.Uncopied, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
+		}{"verify", v.ShownStore(), table, v.tenant, part, r.Rows, r.Expired, r.Cells, r.Postings, indexes, r.Dangling, r.Unknown, r.Dropped, r.Uncopied, r.Orphans, r.PutBack, r.Faults, r.Repaired, r.Sound() && complete, complete})
 	}
 	var text strings.Builder
 	for _, line := range v.summary(table, r, complete) {
@@ -341,7 +339,7 @@ func (v *verification) summary(table string, r *inspect.Verification, complete b
 		line += "; NOT SOUND"
 	}
 	lines := []string{line}
-	if v.older {
+	if r.PutBack {
 		lines = append(lines, "  rows are newer than the catalogue: restore its newest copy and verify again; until then purge nothing and drop nothing, since what it does not know looks as if it were dropped")
 	}
 	for _, kind := range inspect.FaultKinds() {

@@ -36,8 +36,8 @@ func Reaching[T any](ctx context.Context, flag, name string, say func(text strin
 // that, so that each server is called once. The flag is the one that names them.
 func running(ctx context.Context, flag, scheme, rest string, err error) error {
 	var answer gocql.RequestError
-	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.As(err, &answer) ||
-		strings.HasPrefix(err.Error(), "cassandra: open keyspace ") { // then Cassandra was connected to, and the error says what failed
+	var connected interface{ Connected() bool } // then the error says what failed
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.As(err, &answer) || errors.As(err, &connected) {
 		return err
 	}
 	servers, port, what := serversOf(scheme, rest)

@@ -278,7 +278,7 @@ func (v *Verifier) fresh(ctx context.Context) (*engine.Engine, error) {
 func dropDangling(ctx context.Context, all ...*Verifier) error {
 	waited := false
 	for _, v := range all {
-		if len(v.dangling) == 0 || v.newer {
+		if len(v.dangling) == 0 || v.report.PutBack {
 			continue
 		}
 		if !waited {

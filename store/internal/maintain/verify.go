@@ -54,7 +54,6 @@ type Verifier struct {
 	turn     chan struct{}          // for the mender, which has one place
 	told     map[string]bool        // rows whose key or ciphertexts were reported, some
 	lost     map[meta.ColumnID]bool // columns, whose indexes could not be made again
-	newer    bool                   // a row is newer than the catalogue
 	dangling []driver.Row           // with their cells where these tell whether it was put again
 	room     int                    // for dangling
 }
@@ -242,7 +241,7 @@ func (v *Verifier) tenant() string {
 // fault takes note of a fault.
 func (v *Verifier) fault(f inspect.Fault) {
 	f.Tenant = v.tenant()
-	v.newer = v.newer || errors.Is(f.Err, catalogue.ErrPutBack)
+	v.report.PutBack = v.report.PutBack || errors.Is(f.Err, catalogue.ErrPutBack)
 	v.report.Faults[f.Kind]++
 	if f.Kind == inspect.FaultKey && len(v.told) < mostTold {
 		v.told[string(f.Place)] = true
