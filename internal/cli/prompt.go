@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 // mostPassphrase is how many bytes of a passphrase are read. Why not more: a file that was given by
@@ -68,7 +69,7 @@ func askSecret(ctx context.Context, what, prompt string) (secret []byte, typed b
 		defer term.Restore(fd, state)
 		read = func(*os.File) ([]byte, error) { return term.ReadPassword(fd) }
 	}
-	text, err := await(ctx, func() ([]byte, error) { return read(os.Stdin) })
+	text, _, err := pause.Within(ctx, func() ([]byte, error) { return read(os.Stdin) })
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return nil, typed, ctx.Err()
@@ -82,27 +83,6 @@ func askSecret(ctx context.Context, what, prompt string) (secret []byte, typed b
 		return nil, typed, fmt.Errorf("the %s has more than %d bytes", what, mostPassphrase)
 	}
 	return text, typed, nil
-}
-
-// await returns what read returns, or the error of a context that ends before. Ctrl-C ends the waiting, not
-// the reading.
-func await[T any](ctx context.Context, read func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := read()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
 }
 
 // Until returns a reader of what another one has, until a context ends: that also ends the waiting for more.
@@ -122,7 +102,7 @@ func (u *until) Read(b []byte) (int, error) {
 		u.buf = make([]byte, len(b))
 	}
 	var failed error
-	n, err := await(u.ctx, func() (n int, _ error) {
+	n, _, err := pause.Within(u.ctx, func() (n int, _ error) {
 		n, failed = u.in.Read(u.buf[:len(b)])
 		return n, nil
 	})
@@ -136,7 +116,7 @@ func (u *until) Read(b []byte) (int, error) {
 func ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprint(os.Stderr, question)
 	// A terminal gives one line at a time.
-	answer, err := await(ctx, func() (string, error) { return bufio.NewReader(os.Stdin).ReadString('\n') })
+	answer, _, err := pause.Within(ctx, func() (string, error) { return bufio.NewReader(os.Stdin).ReadString('\n') })
 	switch {
 	case ctx.Err() != nil && err != nil:
 		fmt.Fprintln(os.Stderr)

@@ -24,6 +24,25 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Within returns what do returns, or the error of a context that ends before. That ends the waiting, not what do does.
+func Within[T any](ctx context.Context, do func() (T, error)) (result T, inTime bool, err error) {
+	type answer struct {
+		result T
+		err    error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		result, err := do()
+		answered <- answer{result, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.result, true, a.err
+	case <-ctx.Done():
+		return result, false, ctx.Err()
+	}
+}
+
 // Ended returns nil while the context lives, and then its error. It wraps the cause as well, where one was given.
 func Ended(ctx context.Context) error {
 	err := ctx.Err()

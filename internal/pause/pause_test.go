@@ -56,3 +56,20 @@ func TestRepetitionsAreCounted(t *testing.T) {
 		require.Equal(t, []string{"at once", "later", "in the background"}, counted)
 	})
 }
+
+// What does not end is waited for as long as the context lasts.
+func TestWithin(t *testing.T) {
+	failed := errors.New("failed")
+	n, inTime, err := Within(t.Context(), func() (int, error) { return 1, failed })
+	require.Equal(t, 1, n)
+	require.True(t, inTime)
+	require.Equal(t, failed, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	never := make(chan struct{})
+	defer close(never)
+	n, inTime, err = Within(ctx, func() (int, error) { cancel(); <-never; return 1, nil })
+	require.Zero(t, n)
+	require.False(t, inTime)
+	require.Equal(t, context.Canceled, err)
+}

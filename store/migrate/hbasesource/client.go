@@ -62,7 +62,14 @@ func deletes(m *hrpc.Mutate) bool {
 // write makes a request, and has the encrypted table follow if it is one of the source.
 func write[T any](ctx context.Context, c *Client, m *hrpc.Mutate, do func(*hrpc.Mutate) (T, error)) (result T, err error) {
 	apply := func(ctx context.Context) (err error) {
-		result, err = within(ctx, func() (T, error) { return do(m) })
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// Gohbase heeds the context of the request alone, and tries for ever where that has no end.
+		var inTime bool
+		if result, inTime, err = pause.Within(ctx, func() (T, error) { return do(m) }); !inTime {
+			err = fmt.Errorf("hbasesource: no answer to the write, which may still be made: %w", pause.Ended(ctx))
+		}
 		return err
 	}
 	if !c.source.is(string(m.Table())) {
@@ -79,26 +86,4 @@ func write[T any](ctx context.Context, c *Client, m *hrpc.Mutate, do func(*hrpc.
 		err = c.mirror.Write(ctx, []store.Row{key}, apply)
 	}
 	return result, err
-}
-
-// within waits for a request no longer than its context lasts. Gohbase heeds that of the request alone, and tries for ever where it has no end.
-func within[T any](ctx context.Context, do func() (T, error)) (result T, err error) {
-	type answer struct {
-		result T
-		err    error
-	}
-	answered := make(chan answer, 1)
-	if err := ctx.Err(); err != nil {
-		return result, err
-	}
-	go func() {
-		result, err := do()
-		answered <- answer{result, err}
-	}()
-	select {
-	case a := <-answered:
-		return a.result, a.err
-	case <-ctx.Done():
-		return result, fmt.Errorf("hbasesource: no answer to the write, which may still be made: %w", pause.Ended(ctx))
-	}
 }
