@@ -144,11 +144,3 @@ func (r Ratio) At(x float64) Point {
 	}
 	return p
 }
-
-// Plural returns the word for n things.
-func Plural(n int, what string) string {
-	if n == 1 {
-		return what
-	}
-	return what + "s"
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/testbed"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/workload"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -430,7 +431,7 @@ func throughputBy(ctx context.Context, cfg experiment.Config, points []netPoint,
 		return nil, err
 	}
 	r := orderResult(cfg, all, trips, rounds, xLabel, x)
-	r.Title = fmt.Sprintf("%s: %s, median of %d %s", title, cfg.Database.Name, rounds, experiment.Plural(rounds, "round"))
+	r.Title = fmt.Sprintf("%s: %s, median of %d %s", title, cfg.Database.Name, rounds, show.Plural(rounds, "round"))
 	r.Early(planned)
 	r.Findings = findings(all)
 	r.Below(tpccPaperSize)

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/workload"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
@@ -150,7 +151,7 @@ func overheadTable(ctx context.Context, cfg experiment.Config) (r *experiment.Re
 		return nil, err
 	}
 	r = &experiment.Result{
-		Title: fmt.Sprintf("Response times of one client: %s, median of %d %s", cfg.Database.Name, rounds, experiment.Plural(rounds, "round")),
+		Title: fmt.Sprintf("Response times of one client: %s, median of %d %s", cfg.Database.Name, rounds, show.Plural(rounds, "round")),
 		Runs:  rounds,
 		Table: &experiment.Table{
 			Names:   2,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/testbed"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -52,7 +53,7 @@ func bulkFigure(ctx context.Context, cfg experiment.Config) (*experiment.Result,
 	}
 	r := &experiment.Result{
 		Title: fmt.Sprintf("Time to load the tables of TPC-H: %s to %s rows, %s, batches of %d, median of %d %s",
-			experiment.Commas(float64(data[0].rows())), experiment.Commas(float64(data[len(data)-1].rows())), cfg.Database.Name, cfg.Batch, rounds, experiment.Plural(rounds, "round")),
+			experiment.Commas(float64(data[0].rows())), experiment.Commas(float64(data[len(data)-1].rows())), cfg.Database.Name, cfg.Batch, rounds, show.Plural(rounds, "round")),
 		X: "number of rows", Y: "time in s", Runs: rounds,
 		Table: &experiment.Table{
 			Names: 2, Columns: []string{"rows", "", "s", "x plain", "x plain pages", "put/row", "stored/row"},

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/testbed"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/paged"
 )
@@ -153,7 +154,7 @@ func figure3(ctx context.Context, cfg experiment.Config) (*experiment.Result, er
 	plain := all[0]
 	r := &experiment.Result{
 		Title: fmt.Sprintf("Time to read %s rows: %d of %d attributes, %s, median of %d %s",
-			experiment.Commas(float64(rows)), len(attributesRead), attributes, cfg.Database.Name, rounds, experiment.Plural(rounds, "round")),
+			experiment.Commas(float64(rows)), len(attributesRead), attributes, cfg.Database.Name, rounds, show.Plural(rounds, "round")),
 		X: "number of encrypted attributes", Y: "time of a query in ms", Runs: rounds,
 		Table: &experiment.Table{
 			Names:   2,

@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/testbed"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/paged"
 )
@@ -99,7 +100,7 @@ func figure4(ctx context.Context, cfg experiment.Config) (*experiment.Result, er
 	}
 	r := &experiment.Result{
 		Title: fmt.Sprintf("Time of %d queries of TPC-H: %s orders with %s lines, %s, median of %d %s",
-			len(tpchQueries), experiment.Commas(float64(orders)), experiment.Commas(float64(len(data[lines]))), cfg.Database.Name, rounds, experiment.Plural(rounds, "round")),
+			len(tpchQueries), experiment.Commas(float64(orders)), experiment.Commas(float64(len(data[lines]))), cfg.Database.Name, rounds, show.Plural(rounds, "round")),
 		X: "query of TPC-H", Y: "time beside plain", Runs: rounds,
 		Table:    queryTable(all),
 		Findings: queryFindings(all, data),

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"gonum.org/v1/gonum/stat"
 )
 
@@ -106,7 +107,7 @@ func costFinding(all []*logTiming, sensitive int) experiment.Finding {
 	cost := besideOf(all, tenantTable, prototypeB, sensitive)
 	return experiment.Both(cost(0).About(1.1, 1.25), cost.level()).Finding(
 		"The table with tenants takes no longer than Prototype B, the paper's own, with %d encrypted %s: %s. Requests: %d beside %d to write, of which the table with tenants has one to read the version of the catalogue; %d beside %d to read; %d beside %d to delete. Bytes of an entry: %.0f, with the encrypted attributes in one cell, beside %.0f, with a cell for each.",
-		sensitive, experiment.Plural(sensitive, "attribute"), cost.whole(), ours.asked[0].Requests, b.asked[0].Requests,
+		sensitive, show.Plural(sensitive, "attribute"), cost.whole(), ours.asked[0].Requests, b.asked[0].Requests,
 		ours.asked[1].Requests, b.asked[1].Requests, ours.asked[3].Requests, b.asked[3].Requests, ours.bytes, b.bytes)
 }
 
@@ -125,7 +126,7 @@ func storageFinding(all []*logTiming, sensitive int) experiment.Finding {
 		return text
 	}
 	text := fmt.Sprintf("Ferretti et al. (TPDS 2014): encrypted data takes %.1f times the space of plaintext, and so much the table with tenants may take here. An entry with %d encrypted %s has, in bytes of row keys, qualifiers and values as they are put: %s.",
-		publishedEncrypted/publishedPlain, sensitive, experiment.Plural(sensitive, "attribute"), sizes(func(t *logTiming) float64 { return t.bytes }))
+		publishedEncrypted/publishedPlain, sensitive, show.Plural(sensitive, "attribute"), sizes(func(t *logTiming) float64 { return t.bytes }))
 	most := ours.bytes / plain.bytes
 	if plain.disk > 0 {
 		text += fmt.Sprintf(" On the disk: %s.", sizes(func(t *logTiming) float64 { return t.disk }))

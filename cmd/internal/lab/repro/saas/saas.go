@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/testbed"
 	"github.com/rangecrypt/rangecrypt/internal/cassandraurl"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -585,7 +586,7 @@ func saasEntries(ctx context.Context, cfg experiment.Config, nodes int) (*experi
 	last := step * entrySteps
 	r := &experiment.Result{
 		Title: fmt.Sprintf("Time for up to %s log entries with %d encrypted attributes: %s, median of %d %s",
-			experiment.Commas(float64(last)), entrySensitive, cfg.Database.Name, rounds, experiment.Plural(rounds, "round")),
+			experiment.Commas(float64(last)), entrySensitive, cfg.Database.Name, rounds, show.Plural(rounds, "round")),
 		X: "number of log entries", Y: "time in s (log scale)", LogY: true, Runs: rounds,
 		Table: &experiment.Table{
 			Names:   2,
@@ -656,7 +657,7 @@ func saasAttributes(ctx context.Context, cfg experiment.Config) (*experiment.Res
 	}
 	r := &experiment.Result{
 		Title: fmt.Sprintf("Time for a log entry, by encrypted attributes (figure 9 %s): %s, median of %d %s of %s entries",
-			part, cfg.Database.Name, rounds, experiment.Plural(rounds, "round"), experiment.Commas(entries)),
+			part, cfg.Database.Name, rounds, show.Plural(rounds, "round"), experiment.Commas(entries)),
 		X: "number of encrypted attributes", Y: "time of an entry in ms", Runs: rounds,
 		Table: &experiment.Table{
 			Names:   3,

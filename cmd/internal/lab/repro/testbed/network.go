@@ -49,6 +49,14 @@ func NewNetwork(cfg experiment.Config) *Network {
 	return n
 }
 
+// Notes has what must be known of the network to read what is measured over it.
+func Notes(cfg experiment.Config) []string {
+	if cfg.Database.Far != nil {
+		return nil
+	}
+	return []string{"The store is embedded: what a network does is a pause before and after each call."}
+}
+
 // Latency sets how long a round trip takes longer, on a network that has all else.
 func (n *Network) Latency(d time.Duration) { n.Set(Condition{Latency: d}) }
 

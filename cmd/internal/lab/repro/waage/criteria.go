@@ -16,6 +16,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/experiment"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/ope/leakage"
@@ -104,7 +105,7 @@ func (p properties) structures() experiment.Cell {
 }
 
 func (p properties) components() experiment.Cell {
-	text := fmt.Sprintf("client only; %d %s", p.intervals, experiment.Plural(p.intervals, "comparison"))
+	text := fmt.Sprintf("client only; %d %s", p.intervals, show.Plural(p.intervals, "comparison"))
 	if p.trips > 0 {
 		text += fmt.Sprintf(", %.1f trips", p.trips)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -180,7 +181,7 @@ func insertFigure(ctx context.Context, cfg experiment.Config, paperStore string)
 	}
 	r := &experiment.Result{
 		Title: fmt.Sprintf("Time to encrypt and insert: up to %s uniform int32 values, %s, batches of %d by %d %s, median of %d %s",
-			experiment.Commas(float64(last)), names, cfg.Batch, cfg.Writers, experiment.Plural(cfg.Writers, "writer"), rounds, experiment.Plural(rounds, "round")),
+			experiment.Commas(float64(last)), names, cfg.Batch, cfg.Writers, show.Plural(cfg.Writers, "writer"), rounds, show.Plural(rounds, "round")),
 		X: "number of inserted values", Y: "time in s (log scale)", LogY: true, Runs: rounds,
 		Table: &experiment.Table{Names: 1, Columns: []string{""}},
 		Notes: []string{"x unencrypted: the time of all values beside that of no encryption in the same round, with its 95 % interval. " +

@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/testbed"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/workload"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/walk"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -263,7 +264,7 @@ func byMix(ctx context.Context, cfg experiment.Config, points []testbed.Conditio
 	}
 	r = result(run)
 	r.Runs = run.rounds
-	r.Title = fmt.Sprintf("%s: %s, median of %d %s", r.Title, cfg.Database.Name, run.rounds, experiment.Plural(run.rounds, "round"))
+	r.Title = fmt.Sprintf("%s: %s, median of %d %s", r.Title, cfg.Database.Name, run.rounds, show.Plural(run.rounds, "round"))
 	var counts []string
 	for i, series := range mixSeries {
 		counts = append(counts, workload.PerOperation(series, run.trips[i]))
@@ -274,9 +275,7 @@ func byMix(ctx context.Context, cfg experiment.Config, points []testbed.Conditio
 		fmt.Sprintf("The trees have %d levels. Round trips of an operation, counted. %s.", run.height, strings.Join(counts, "; ")),
 		fmt.Sprintf("The paper runs transactions of TPC-C, which span several rows; wide-column stores have none. Besides the orders of the client the trees have %s of others, without which they would have fewer levels.", experiment.Commas(float64(cfg.Size(mixReady, mixReadyQuick)))),
 	)
-	if cfg.Database.Far == nil {
-		r.Notes = append(r.Notes, "The store is embedded: what a network does is a pause before and after each call.")
-	}
+	r.Notes = append(r.Notes, testbed.Notes(cfg)...)
 	r.Early(planned)
 	r.Below("transactions of TPC-C on a database of 372 MB and more")
 	return r, err

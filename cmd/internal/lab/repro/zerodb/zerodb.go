@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro/testbed"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/walk"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -376,16 +377,14 @@ func byStatement(ctx context.Context, cfg experiment.Config, points []testbed.Co
 	}
 	r = result(run)
 	r.Runs = run.rounds
-	r.Title = fmt.Sprintf("Statements of %s records out of %s, %s: %s, median of %d %s", experiment.Commas(float64(run.asked)), experiment.Commas(float64(run.records)), r.Title, cfg.Database.Name, run.rounds, experiment.Plural(run.rounds, "round"))
+	r.Title = fmt.Sprintf("Statements of %s records out of %s, %s: %s, median of %d %s", experiment.Commas(float64(run.asked)), experiment.Commas(float64(run.records)), r.Title, cfg.Database.Name, run.rounds, show.Plural(run.rounds, "round"))
 	r.Notes = append(r.Notes,
 		"Statements find records by their date. plaintext: rows in the clear, by date, in the fewest requests. mOPE and Kerschbaum: a table of this module with the date in the row key, or as a column; other columns are sealed. tree: objects are sealed, and an encrypted B+tree for each of 6 attributes leads to them, whose nodes the client asks for; nodes cached: it remembers inner nodes.",
 		fmt.Sprintf("record by record: the client, which remembers inner nodes, changes one tree of one record after the other. So we take ZeroDB to work; the paper does not say. The others do with all records what can be done at once. It changes every %dth of the records, and the time is multiplied.", run.singly),
 		"Numbers are medians over rounds, and ratios medians of the ratio in one round.",
 		fmt.Sprintf("The tree of dates has %d levels. The three series of trees share them: a client with a cache has to learn what another series has changed.", run.height),
 	)
-	if cfg.Database.Far == nil {
-		r.Notes = append(r.Notes, "The store is embedded: what a network does is a pause before and after each call.")
-	}
+	r.Notes = append(r.Notes, testbed.Notes(cfg)...)
 	r.Early(planned)
 	if cfg.Quick {
 		r.Below(fmt.Sprintf("%s records out of %s", experiment.Commas(asked), experiment.Commas(readings)))
