@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -197,6 +198,18 @@ func TestInterruptedDrop(t *testing.T) {
 	run(t.Context(), exit.OK, "table", "describe", "mope/key")
 }
 
+// onStore returns what runs a command on a store of an env with a new key, and asks for its exit code. Outputs are those of the last one.
+func onStore(t *testing.T, e *cli.Env, stdout, stderr *bytes.Buffer) func(code exit.Code, args ...string) {
+	key := filepath.Join(t.TempDir(), "key")
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	return func(code exit.Code, args ...string) {
+		t.Helper()
+		stdout.Reset()
+		stderr.Reset()
+		require.Equal(t, code, execute(e, append(args, "--store", "pebble:any", "--key", key)), stderr)
+	}
+}
+
 // A table that has lost its rows is dropped as any other, since nothing else brings the store in order where there is no backup.
 func TestDropOfATableWithoutRows(t *testing.T) {
 	var lose func(family string) error
@@ -204,14 +217,7 @@ func TestDropOfATableWithoutRows(t *testing.T) {
 		lose = func(family string) error { return db.Drop(t.Context(), family) }
 		return db
 	})
-	key := filepath.Join(t.TempDir(), "key")
-	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
-	run := func(code exit.Code, args ...string) {
-		t.Helper()
-		stdout.Reset()
-		stderr.Reset()
-		require.Equal(t, code, execute(e, append(args, "--store", "pebble:any", "--key", key)), stderr)
-	}
+	run := onStore(t, e, stdout, stderr)
 	run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/readings.yaml")
 	run(exit.OK, "table", "describe", "readings", "--json")
 	id := regexp.MustCompile(`"id":"([0-9a-f]{32})"`).FindStringSubmatch(stdout.String())
@@ -230,14 +236,7 @@ func TestVerifyUnderAnOlderCatalogue(t *testing.T) {
 		db = is
 		return db
 	})
-	key := filepath.Join(t.TempDir(), "key")
-	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
-	run := func(code exit.Code, args ...string) {
-		t.Helper()
-		stdout.Reset()
-		stderr.Reset()
-		require.Equal(t, code, execute(e, append(args, "--store", "pebble:any", "--key", key)), stderr)
-	}
+	run := onStore(t, e, stdout, stderr)
 	rows := filepath.Join(t.TempDir(), "rows.csv")
 	require.NoError(t, os.WriteFile(rows, []byte("id,name,team\n1,ann,mill\n"), 0o600))
 	run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/staff.yaml")
