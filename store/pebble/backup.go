@@ -30,9 +30,6 @@ func (db *DB) backup(ctx context.Context, dir string) (err error) {
 	fsys := db.fence.FS.Unwrap() // the fence is for what the database cannot be without
 	dir = dirlock.Path(fsys, dir)
 	part := dir + ".unfinished"
-	if dirlock.Within(fsys, dir, db.dir) {
-		return errors.New("it is within the database's own directory: name another one")
-	}
 	for _, name := range []string{dir, part} {
 		switch _, err := fsys.Stat(name); {
 		case err == nil:

@@ -116,7 +116,7 @@ type entry struct {
 // does not exist.
 //
 // A directory that is not empty and holds something else, or was written by a newer version, is [driver.ErrLayout] and left as it
-// is. One that is open already is [driver.ErrLocked]. Opening writes: what is only in the log gets into tables. A disk that has no
+// is. So is a new one within the directory of another database. One that is open already is [driver.ErrLocked]. Opening writes: what is only in the log gets into tables. A disk that has no
 // space for them is [driver.ErrUnavailable]. So are calls once the directory was moved or replaced, until it is opened anew.
 //
 // A directory whose files are damaged or missing is [driver.ErrCorrupt] and left as it is; damage within a
@@ -160,21 +160,21 @@ func Open(dir string, opts *Options) (*DB, error) {
 }
 
 func open(dir string, o Options) (_ *DB, err error) {
-	if o.MustExist {
-		if record, err := readFormat(o.FS, dir); err != nil {
-			return nil, err
-		} else if record == nil {
-			return nil, fmt.Errorf("the directory holds no store: %w", fs.ErrNotExist)
+	// Look before anything is written, the lock file included: the directory may be anyone's.
+	is, err := readFormat(o.FS, dir)
+	made := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err != nil && (o.MustExist || !made):
+		return nil, err
+	case is == nil && o.MustExist:
+		return nil, fmt.Errorf("the directory holds no store: %w", fs.ErrNotExist)
+	case is == nil:
+		if outer := dirlock.Above(o.FS, dir, formatName); outer != "" {
+			return nil, fmt.Errorf("%w: a new database there would be in the directory of another one, %s, and go with it: name one elsewhere", driver.ErrLayout, outer)
 		}
 	}
-	_, err = o.FS.Stat(dir)
-	made := errors.Is(err, fs.ErrNotExist)
 	if err := dirlock.Make(o.FS, dir); err != nil {
 		return nil, fmt.Errorf("create the directory, or name one that can be written to: %w", err)
-	}
-	// Look before anything is written, the lock file included: the directory may be anyone's.
-	if _, err := readFormat(o.FS, dir); err != nil {
-		return nil, err
 	}
 	lockName := o.FS.PathJoin(dir, "LOCK")
 	lock, err := dirlock.Take(o.FS, dir, lockName)

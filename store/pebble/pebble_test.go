@@ -163,6 +163,31 @@ func TestOpenMakesAPrivateDirectory(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
+// TestNoDatabaseInTheDirectoryOfAnother: whoever removes that one would remove both.
+func TestNoDatabaseInTheDirectoryOfAnother(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "db")
+	db := mustOpen(t, dir, nil)
+	before := names(t, dir)
+	made := filepath.Join(t.TempDir(), "made")
+	require.NoError(t, os.Mkdir(made, 0o700))
+	inner := []string{filepath.Join(dir, "new"), filepath.Join(dir, "some", "where", "new")}
+	if link := filepath.Join(t.TempDir(), "link"); os.Symlink(dir, link) == nil {
+		inner = append(inner, filepath.Join(link, "new"))
+	}
+	for _, name := range inner {
+		_, err := Open(name, nil)
+		require.ErrorIs(t, err, driver.ErrLayout, name)
+		require.ErrorContains(t, err, "in the directory of another one")
+	}
+	require.Equal(t, before, names(t, dir))
+	require.NoError(t, db.Close())
+
+	// One that is there already goes on. An older version made it.
+	require.NoError(t, mustOpen(t, made, nil).Close())
+	require.NoError(t, os.Rename(made, filepath.Join(dir, "made")))
+	require.NoError(t, mustOpen(t, filepath.Join(dir, "made"), nil).Close())
+}
+
 func TestOpenMakesNothingThatMustExist(t *testing.T) {
 	parent := t.TempDir()
 	for _, dir := range []string{parent, filepath.Join(parent, "none")} {

@@ -19,8 +19,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cassandraurl"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
-	"github.com/rangecrypt/rangecrypt/internal/cli/outfile"
-	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/wording"
 	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -257,11 +255,6 @@ func Far(name string, ask Ask) (func(ctx context.Context, dial Dial) (driver.DB,
 }
 
 func openPebble(ctx context.Context, dir string, how How) (driver.DB, error) {
-	if how.Create {
-		if err := checkNested(dir); err != nil {
-			return nil, err
-		}
-	}
 	o := &pebble.Options{MustExist: !how.Create}
 	if how.Pass {
 		o.CacheBytes = passBytes
@@ -280,15 +273,6 @@ func openPebble(ctx context.Context, dir string, how How) (driver.DB, error) {
 		return nil, noStore(dir)
 	}
 	return nil, err
-}
-
-// checkNested refuses a folder for a new store that is in the one of another: whoever removes that removes both.
-func checkNested(dir string) error {
-	store := outfile.PlaceOf(filepath.Join(dir, "LOCK")).Store() // of the folder itself, if that has one
-	if store == "" || outfile.PlaceOf(store).Same(outfile.PlaceOf(dir)) {
-		return nil
-	}
-	return exit.Usagef("a new store in %s would be in the folder of another one, %s, and go with it: name a folder elsewhere", show.Visible(dir), show.Visible(store))
 }
 
 // passBytes is the cache of a database that is read once from its beginning to its end. A larger one would fill up

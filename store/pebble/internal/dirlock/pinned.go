@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -28,16 +27,20 @@ func Path(fsys vfs.FS, dir string) string {
 	return dir
 }
 
-// Within reports whether what is to be at a path would be in a directory, whatever links lead there.
-func Within(fsys vfs.FS, path, dir string) bool {
-	if vfs.Root(fsys) == vfs.Default {
-		above, err := filepath.EvalSymlinks(filepath.Dir(path))
-		real, unread := filepath.EvalSymlinks(dir)
-		if err == nil && unread == nil {
-			path, dir = filepath.Join(above, filepath.Base(path)), real
-		}
+// Above returns the directory which has a file of a name and which a path is in, at any depth and whatever links lead there, or "" if
+// none has.
+func Above(fsys vfs.FS, path, file string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil && vfs.Root(fsys) == vfs.Default {
+		path = real
 	}
-	return strings.HasPrefix(path, dir+string(filepath.Separator))
+	parent := fsys.PathDir(path)
+	if parent == path {
+		return ""
+	}
+	if _, err := fsys.Stat(fsys.PathJoin(parent, file)); err == nil {
+		return parent
+	}
+	return Above(fsys, parent, file)
 }
 
 // Pin returns the file system with the directory as it is now.
