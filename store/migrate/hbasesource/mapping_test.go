@@ -86,6 +86,14 @@ func TestMappingsThatMakeNoSense(t *testing.T) {
 	}
 }
 
+// The tables of HBase itself hold no rows of an application, and the end of a migration would drop them.
+func TestTablesOfHBaseItself(t *testing.T) {
+	for _, name := range []string{"hbase:meta", "hbase:namespace"} {
+		_, err := New(nil, name, Mapping{Key: []KeyPart{{Name: "id", As: "int64"}}})
+		require.ErrorContains(t, err, "HBase keeps its own state in "+name)
+	}
+}
+
 // No bytes of a key or a cell make more than an error, which has none of them.
 func TestBytesThatAreNoValues(t *testing.T) {
 	m := Mapping{Key: []KeyPart{{"name", "utf8", "|"}, {"n", "int32", ""}}}

@@ -47,6 +47,9 @@ func New(db *hbase.DB, name string, mapping Mapping) (*Source, error) {
 	if err := mapping.Check(); err != nil {
 		return nil, err
 	}
+	if strings.HasPrefix(name, "hbase:") {
+		return nil, fmt.Errorf("hbasesource: HBase keeps its own state in %s: name a table of an application", name)
+	}
 	s := &Source{db: db, name: name, mapping: mapping, cells: make(map[string]Column)}
 	for _, c := range mapping.Columns {
 		s.cells[c.Cell] = c
