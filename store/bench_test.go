@@ -83,13 +83,15 @@ func benchRows(from, to int) []store.Row {
 
 func fill(tb testing.TB, tbl *store.Table, rows int) {
 	tb.Helper()
+	s := tbl.Schema()
+	hasID := s.Key[0].Describe().Name == "id" || slices.ContainsFunc(s.Columns, func(c store.Column) bool { return c.Describe().Name == "id" })
 	for from := 0; from < rows; from += 5000 {
 		batch := benchRows(from, min(rows, from+5000))
 		for _, row := range batch {
-			if !slices.ContainsFunc(tbl.Schema().Columns, func(c store.Column) bool { return c.Describe().Name == "id" }) && tbl.Schema().Key[0].Describe().Name == "k" {
+			if !hasID {
 				delete(row, "id")
 			}
-			if strings.Contains(tbl.Schema().Name, "few_values") {
+			if strings.Contains(s.Name, "few_values") {
 				// One of 1024 values, each in the middle of what it stands for, so that a range has as many rows as before.
 				row["k"] = row["k"].(int64)&^(1<<30-1) | 1<<29
 			}
