@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ import (
 // A heldDB counts the bytes of rows that were read, and of the largest GetBatch.
 type heldDB struct {
 	driver.DB
+	mu             sync.Mutex // a join reads both sides at a time
 	scanned, batch int
 }
 
@@ -39,7 +41,9 @@ func bytesOf(cells []driver.Cell) (n int) {
 func (f *heldFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
 		for row, err := range f.Family.Scan(ctx, r) {
+			f.db.mu.Lock()
 			f.db.scanned += bytesOf(row.Cells)
+			f.db.mu.Unlock()
 			if !yield(row, err) {
 				return
 			}
@@ -53,6 +57,8 @@ func (f *heldFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice
 	for _, cells := range found {
 		n += bytesOf(cells)
 	}
+	f.db.mu.Lock()
+	defer f.db.mu.Unlock()
 	f.db.batch = max(f.db.batch, n)
 	return found, err
 }
