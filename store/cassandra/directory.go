@@ -292,15 +292,14 @@ func (db *DB) enter(ctx context.Context, spec driver.FamilySpec) error {
 	return db.settled(ctx, "create family "+spec.Name, err)
 }
 
-// Families implements [driver.DB].
+// Families implements [driver.DB]. One whose drop was not finished, as where the role lacks the right, still has its data.
 func (db *DB) Families(ctx context.Context) ([]string, error) {
-	q := db.session.Query(fmt.Sprintf("SELECT name, dropping FROM %s.%s", db.keyspace, directoryTable))
+	q := db.session.Query(fmt.Sprintf("SELECT name FROM %s.%s", db.keyspace, directoryTable))
 	i := db.reading(q).PageSize(1000).IterContext(ctx)
 	names := []string{}
 	var name string
-	var dropping bool
-	for i.Scan(&name, &dropping) {
-		if name != keyspaceRow && !dropping {
+	for i.Scan(&name) {
+		if name != keyspaceRow {
 			names = append(names, name)
 		}
 	}
