@@ -82,6 +82,21 @@ func TestMustExist(t *testing.T) {
 	refused()
 }
 
+// Clients of a data centre that keeps no copies could do nothing there, and say so.
+func TestDatacentreWithoutCopies(t *testing.T) {
+	c := keyspace(t)
+	s := session(t)
+	defer s.Close()
+	require.NoError(t, s.Query("CREATE KEYSPACE "+c.Keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}").Exec())
+	c.Datacentre = "elsewhere"
+	_, err := New(t.Context(), s, c.Options)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.ErrorContains(t, err, "no copies in data centre elsewhere")
+	var tables int
+	require.NoError(t, s.Query("SELECT count(*) FROM system_schema.tables WHERE keyspace_name = ?", c.Keyspace).Scan(&tables))
+	require.Zero(t, tables, "nothing is written")
+}
+
 // A keyspace whose directory is lost is no empty one: whoever made a store there would hide the one that there is.
 func TestLostDirectory(t *testing.T) {
 	c := keyspace(t)

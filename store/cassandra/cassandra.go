@@ -297,7 +297,7 @@ func (o *Options) check() error {
 	default:
 		return fmt.Errorf("cassandra: Consistency %v would not read what other clients have written; take QUORUM, EACH_QUORUM or ALL, or LOCAL_QUORUM with a Datacentre", o.Consistency)
 	}
-	return given.Replication(o.Replication)
+	return cmp.Or(given.Replication(o.Replication), given.KeptIn(o.Datacentre, o.Replication))
 }
 
 // validName reports whether a name needs no quotes, nor could end one.

@@ -77,8 +77,8 @@ func (db *DB) prepare(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return pause.Ended(ctx)
 	}
-	var name string
-	err := db.system("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", db.keyspace).ScanContext(ctx, &name)
+	var kept map[string]string
+	err := db.system("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", db.keyspace).ScanContext(ctx, &kept)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound) && db.options.MustExist:
 		return db.missing()
@@ -90,6 +90,8 @@ func (db *DB) prepare(ctx context.Context) error {
 	}
 	if err != nil {
 		return db.failedPart(ctx, "make the keyspace", err)
+	} else if err = given.KeptIn(db.options.Datacentre, kept); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrLayout, err)
 	}
 	create := fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (name text PRIMARY KEY, format int, scope text, layout text, prefix_bytes int, spread_bits int, table_name text, table_id uuid, dropping boolean) WITH ID = %s",
 		db.keyspace, directoryTable, directoryID(db.keyspace))

@@ -414,6 +414,9 @@ func TestInvalidConfigurations(t *testing.T) {
 		"the replication has": func(c *Config) {
 			c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": "3'; DROP"}
 		},
+		"no copies in data centre dc1": func(c *Config) {
+			c.Datacentre, c.Replication = "dc1", map[string]string{"class": "NetworkTopologyStrategy", "dc2": "3"}
+		},
 		"is not HOST": func(c *Config) { c.Hosts = []string{"h", "http://x"} },
 	} {
 		c := good

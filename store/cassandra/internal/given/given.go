@@ -62,6 +62,16 @@ func Replication(options map[string]string) error {
 	return nil
 }
 
+// KeptIn returns an error if a replication says that a data centre has no copies. Only one that names data centres says so.
+func KeptIn(datacentre string, replication map[string]string) error {
+	class := replication["class"]
+	_, all := replication["replication_factor"] // of each data centre that has nodes
+	if n := replication[datacentre]; datacentre == "" || all || class[strings.LastIndex(class, ".")+1:] != "NetworkTopologyStrategy" || n != "" && n != "0" {
+		return nil
+	}
+	return fmt.Errorf("the replication of the keyspace keeps no copies in data centre %s: take one where it does, or alter the keyspace", datacentre)
+}
+
 // Literal returns the map of CREATE KEYSPACE, in CQL. None is one copy of everything.
 func Literal(replication map[string]string) string {
 	if len(replication) == 0 {

@@ -49,6 +49,26 @@ func TestReplication(t *testing.T) {
 	}
 }
 
+func TestKeptIn(t *testing.T) {
+	const strategy = "org.apache.cassandra.locator.NetworkTopologyStrategy"
+	for _, r := range []map[string]string{
+		nil,
+		{"class": strategy, "dc1": "3", "dc2": "1"},
+		{"class": strategy, "replication_factor": "3"},
+		{"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "3"},
+		{"class": "org.example.Strategy"},
+	} {
+		require.NoError(t, KeptIn("dc1", r), "%v", r)
+	}
+	for _, r := range []map[string]string{
+		{"class": strategy, "dc2": "3"},
+		{"class": "NetworkTopologyStrategy", "dc1": "0", "dc2": "3"},
+	} {
+		require.ErrorContains(t, KeptIn("dc1", r), "no copies in data centre dc1")
+		require.NoError(t, KeptIn("", r))
+	}
+}
+
 func TestLiteral(t *testing.T) {
 	require.Equal(t, "{'class': 'SimpleStrategy', 'replication_factor': '1'}", Literal(nil))
 	require.Equal(t, "{'class': 'NetworkTopologyStrategy', 'dc''1': '3'}", Literal(map[string]string{"class": "NetworkTopologyStrategy", "dc'1": "3"}))
