@@ -82,6 +82,28 @@ func TestMustExist(t *testing.T) {
 	refused()
 }
 
+// Which data centre the clients of a keyspace work in is recorded where those of all data centres see it.
+func TestDatacentreIsRecordedForAll(t *testing.T) {
+	c := keyspace(t)
+	c.Datacentre = "datacenter1"
+	cluster := connection(t).Cluster()
+	levels := make(map[string]gocql.Consistency)
+	cluster.QueryObserver = observer(func(q gocql.ObservedQuery) {
+		level, _ := q.Query.GetSerialConsistency()
+		levels[strings.Fields(q.Statement)[0]] = level
+	})
+	s, err := cluster.CreateSession()
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = New(t.Context(), s, c.Options)
+	require.NoError(t, err)
+	require.Equal(t, gocql.Serial, levels["INSERT"])
+}
+
+type observer func(gocql.ObservedQuery)
+
+func (o observer) ObserveQuery(_ context.Context, q gocql.ObservedQuery) { o(q) }
+
 // Clients of a data centre that keeps no copies could do nothing there, and say so.
 func TestDatacentreWithoutCopies(t *testing.T) {
 	c := keyspace(t)

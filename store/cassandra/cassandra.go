@@ -78,8 +78,8 @@ type Options struct {
 
 	// Datacentre, where it is given, names the one data centre that all clients of the keyspace work in, for ever: they use
 	// LOCAL_QUORUM and LOCAL_SERIAL, which are faster and go on when other data centres cannot be reached. Clients of two
-	// data centres that did so would not see each other's conditional changes. So the choice is recorded in the keyspace; a
-	// client that makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
+	// data centres that did so would not see each other's conditional changes. So the choice is recorded in the keyspace, once
+	// and at SERIAL in all of them; a client that makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
 	Datacentre string
 
 	// Consistency is that of reads and writes: by default QUORUM, or LOCAL_QUORUM with a Datacentre.

@@ -142,31 +142,31 @@ func (db *DB) missing() error {
 	return fmt.Errorf("cassandra: there is no store in keyspace %q: %w", db.keyspace, fs.ErrNotExist)
 }
 
-// checkScope records how clients of the keyspace make conditional changes, or checks it.
+// checkScope records how clients of the keyspace make conditional changes, or checks it. The record is made at SERIAL by all of
+// them: clients of two data centres that begin at a time would each make their own, and see no other's, at LOCAL_SERIAL.
 func (db *DB) checkScope(ctx context.Context) error {
-	read := func() (format int, scope string, err error) {
+	read := func(level gocql.Consistency) (format int, scope string, err error) {
 		q := db.session.Query(fmt.Sprintf("SELECT format, scope FROM %s.%s WHERE name = ?", db.keyspace, directoryTable), keyspaceRow)
-		err = db.reading(q).ScanContext(ctx, &format, &scope)
+		err = db.reading(q).Consistency(level).ScanContext(ctx, &format, &scope)
 		return format, scope, err
 	}
-	format, scope, err := read()
+	format, scope, err := read(db.quorum)
 	if errors.Is(err, gocql.ErrNotFound) {
 		lost := db.checkLost(ctx)
 		names, _ := db.Families(ctx)
-		if format, scope, err = read(); errors.Is(err, gocql.ErrNotFound) && lost != nil && (len(names) == 0 || db.options.MustExist) { // nobody has made the store meanwhile
+		if format, scope, err = read(db.quorum); errors.Is(err, gocql.ErrNotFound) && lost != nil && (len(names) == 0 || db.options.MustExist) { // nobody has made the store meanwhile
 			return lost
 		}
 	}
 	if errors.Is(err, gocql.ErrNotFound) && db.options.MustExist {
 		return db.missing()
-	}
-	if errors.Is(err, gocql.ErrNotFound) {
+	} else if errors.Is(err, gocql.ErrNotFound) {
 		insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, scope) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 0", db.keyspace, directoryTable)
-		_, err = db.conditional(ctx, insert, keyspaceRow, formatVersion, db.scope)
-		if err != nil && notApplied(err) {
+		q := db.once(db.session.Query(insert, keyspaceRow, formatVersion, db.scope)).SerialConsistency(gocql.Serial)
+		if _, err = applied(q.IterContext(ctx)); err != nil && notApplied(err) {
 			return db.failedPart(ctx, "record the consistency of the keyspace", err)
 		}
-		format, scope, err = read() // also settles an unknown outcome, or another client's
+		format, scope, err = read(gocql.Serial) // also settles an unknown outcome, or another client's
 	}
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
