@@ -508,6 +508,7 @@ func TestKindsOfErrors(t *testing.T) {
 		{&fakeError{gocql.ErrCodeInvalid, "table things_abc does not exist"}, driver.ErrNoFamily, false},
 		{&fakeError{gocql.ErrCodeInvalid, "unconfigured table things"}, driver.ErrNoFamily, false},
 		{&fakeError{gocql.ErrCodeInvalid, "keyspace ks does not exist"}, driver.ErrNoFamily, false},
+		{&fakeError{gocql.ErrCodeServer, "java.lang.IllegalArgumentException: Unknown CF ec5cc5c5-8fa0-4bdb-b2b7-e86de2a8232a"}, driver.ErrNoFamily, true},
 		{&fakeError{gocql.ErrCodeInvalid, "CQL Message of size 17825868 bytes exceeds allowed maximum of 16777216 bytes"}, driver.ErrTooLarge, false},
 		{&fakeError{gocql.ErrCodeInvalid, "Rejected an oversized mutation (9/8) for keyspace: ks. Top keys are: t.SESAME"}, driver.ErrTooLarge, false},
 		{&fakeError{gocql.ErrCodeSyntax, "no viable alternative"}, nil, false},

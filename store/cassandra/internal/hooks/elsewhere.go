@@ -33,7 +33,8 @@ func NoTable(message string) bool {
 	return strings.HasPrefix(message, "table ") && strings.HasSuffix(message, " does not exist") ||
 		strings.HasPrefix(message, "keyspace ") && strings.HasSuffix(message, " does not exist") ||
 		strings.HasPrefix(message, "Keyspace ") && (strings.HasSuffix(message, " does not exist") || strings.HasSuffix(message, " doesn't exist")) ||
-		strings.HasPrefix(message, "unconfigured table")
+		strings.HasPrefix(message, "unconfigured table") ||
+		strings.HasSuffix(strings.TrimRight(message, "0123456789abcdef-"), ".IllegalArgumentException: Unknown CF ") // of a conditional statement
 }
 
 // TooManyAsked reports whether a server forbids a statement that names as many cells, those of all its rows together. Cassandra has no
