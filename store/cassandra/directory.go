@@ -230,15 +230,13 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 	made, err := db.table(ctx, e.table, create, familyColumns(spec.Layout))
 	if spec.Existing && errors.Is(err, fs.ErrNotExist) {
 		return nil, db.failed(ctx, what, db.await(ctx, spec.Name, e))
-	}
-	if err != nil {
+	} else if err != nil {
 		return nil, fmt.Errorf("cassandra: %s: %w", what, err)
 	}
 	var id gocql.UUID
 	if err := db.system("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", db.keyspace, e.table).ScanContext(ctx, &id); err != nil {
 		return nil, db.failed(ctx, what, err)
-	}
-	if id != e.id {
+	} else if id != e.id {
 		return nil, fmt.Errorf("cassandra: family %s: %w: table %s has ID %s, the directory says %s", spec.Name, driver.ErrLayout, e.table, id, e.id)
 	}
 	if made {
@@ -283,9 +281,7 @@ func (db *DB) enter(ctx context.Context, spec driver.FamilySpec) error {
 		return fmt.Errorf("cassandra: create family %s: %w", spec.Name, err)
 	}
 	var suffix [5]byte
-	if _, err := rand.Read(suffix[:]); err != nil {
-		return fmt.Errorf("cassandra: create family %s: %w", spec.Name, err)
-	}
+	rand.Read(suffix[:])
 	// A table has at most 48 characters, a family 40.
 	table := spec.Name + "_" + strings.ToLower(base32.StdEncoding.EncodeToString(suffix[:]))[:7]
 	insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, layout, prefix_bytes, spread_bits, table_name, table_id, dropping) VALUES (?, ?, ?, ?, ?, ?, ?, false) IF NOT EXISTS USING TTL 0",
@@ -347,7 +343,11 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 func (db *DB) finishDrop(ctx context.Context, name string, e entry) error {
 	what := "drop family " + name
 	if err := db.change(ctx, fmt.Sprintf("DROP TABLE IF EXISTS %s.%s", db.keyspace, e.table)); err != nil {
-		return db.failed(ctx, what, err)
+		err = db.failed(ctx, what, err)
+		// A role without the rights takes back a family whose table it could not make.
+		if columns, other := db.columns(ctx, e.table); other != nil || len(columns) > 0 || !errors.Is(err, driver.ErrUnauthorised) {
+			return err
+		}
 	}
 	_, err := db.conditional(ctx, fmt.Sprintf("DELETE FROM %s.%s WHERE name = ? IF table_id = ?", db.keyspace, directoryTable), name, e.id)
 	return db.settled(ctx, what, err)

@@ -81,3 +81,33 @@ func TestDriverConsistencies(t *testing.T) {
 		require.Len(t, cells, i+1, "what the others wrote is read")
 	}
 }
+
+// A drop that a role has no right for can be ended by one that has it: the family is listed until then. What the role could not
+// make either it takes back.
+func TestDriverDropWithoutRight(t *testing.T) {
+	good := securedServer(t)
+	admin := open(t, good)
+	openFamily(t, admin, wideSpec)
+	s := session(t)
+	defer s.Close()
+	role := good.Keyspace + "_writer"
+	require.NoError(t, s.Query("CREATE ROLE "+role+" WITH PASSWORD = 'secret' AND LOGIN = true").Exec())
+	defer func() { require.NoError(t, s.Query("DROP ROLE "+role).Exec()) }()
+	for _, right := range []string{"SELECT", "MODIFY"} {
+		require.NoError(t, s.Query("GRANT "+right+" ON KEYSPACE "+good.Keyspace+" TO "+role).Exec())
+	}
+	weak := good
+	weak.Username, weak.Password = role, "secret"
+	db := open(t, weak)
+	_, err := db.Family(t.Context(), driver.FamilySpec{Name: "refused", Layout: driver.LayoutWide})
+	require.ErrorIs(t, err, driver.ErrUnauthorised)
+	require.NoError(t, db.Drop(t.Context(), "refused"))
+	require.ErrorIs(t, db.Drop(t.Context(), wideSpec.Name), driver.ErrUnauthorised)
+	names, err := admin.Families(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{wideSpec.Name}, names)
+	require.NoError(t, admin.Drop(t.Context(), wideSpec.Name))
+	names, err = admin.Families(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, names)
+}
