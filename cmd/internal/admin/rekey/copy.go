@@ -101,6 +101,9 @@ func (r *rekeying) generations(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	if err := r.madeBefore(ctx, names); err != nil {
+		return err
+	}
 	if err := r.Confirm(ctx, fmt.Sprintf("Copy %s into new tables? All that write them must write through the wrapper of package store/migrate, or nobody may write.", listNames(names))); err != nil {
 		return err
 	}
@@ -109,6 +112,30 @@ func (r *rekeying) generations(ctx context.Context, names []string) error {
 	}
 	for _, name := range names {
 		if err := r.generation(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// madeBefore returns an error if a table that is there to become the copy of one has keys that are listed. Its rows would be under these
+// at the end, and the same command would copy it again.
+func (r *rekeying) madeBefore(ctx context.Context, names []string) error {
+	d, err := r.Store.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range d.Tables {
+		name, next := strings.CutSuffix(t.Name, migration.NextSuffix)
+		if !next || !slices.Contains(names, name) || !r.listedRowKey(t) {
+			continue
+		}
+		begun, err := hasBegun(ctx, r.Store, t.Name)
+		if err == nil && !begun {
+			err = fmt.Errorf("table %s was made before the list of keys that are to go, and has keys that are on it: drop it, and give the same command again; if programs need it before, make it again when the list is there",
+				show.Visible(t.Name))
+		}
+		if err != nil {
 			return err
 		}
 	}
