@@ -229,6 +229,38 @@ func TestDropOfATableWithoutRows(t *testing.T) {
 	require.Empty(t, stderr.String())
 }
 
+// Data that no table of the catalogue has is named also where a table of it has no data, as under a catalogue from before the table was
+// made anew: then there is data of as many tables as there are tables.
+func TestListUnderAnOlderCatalogue(t *testing.T) {
+	var db driver.DB
+	e, stdout, stderr := testEnv(t, func(is driver.DB) driver.DB {
+		db = is
+		return db
+	})
+	run := onStore(t, e, stdout, stderr)
+	made := func() string {
+		run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/staff.yaml")
+		run(exit.OK, "table", "describe", "staff", "--json")
+		return regexp.MustCompile(`"id":"([0-9a-f]{32})"`).FindStringSubmatch(stdout.String())[1]
+	}
+	made()
+	catalogue, err := db.Family(t.Context(), driver.FamilySpec{Name: "catalogue", Layout: driver.LayoutWide, Existing: true})
+	require.NoError(t, err)
+	var before []driver.Mutation
+	for row, err := range catalogue.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		before = append(before, driver.Mutation{Row: row.Key, DeleteRow: true}, driver.Mutation{Row: row.Key, Puts: row.Cells})
+	}
+	run(exit.OK, "table", "drop", "staff", "--yes")
+	anew := made()
+	for _, m := range before {
+		require.NoError(t, catalogue.Apply(t.Context(), m))
+	}
+	run(exit.OK, "table", "list")
+	require.Contains(t, stderr.String(), "the store has data of a table that is not among these")
+	require.Contains(t, stderr.String(), anew)
+}
+
 // Where the catalogue is older than rows, verify says what that means for all else that it says.
 func TestVerifyUnderAnOlderCatalogue(t *testing.T) {
 	var db driver.DB

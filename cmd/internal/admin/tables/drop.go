@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -107,7 +106,7 @@ func sayUndropped(ctx context.Context, c *cli.Call, name, id string) {
 
 // rest drops what is left of a table.
 func (d *dropping) rest(ctx context.Context, c *cli.Call) error {
-	left, err := leftOvers(ctx, c, 0)
+	left, err := leftOvers(ctx, c, nil)
 	if err != nil {
 		return err
 	}
@@ -140,9 +139,9 @@ var (
 	tableFamily = regexp.MustCompile(`^[txi]([0-9a-f]{32})$`)
 )
 
-// leftOvers returns the families that no table has, by the id of the table that had them. Where there are no more tables with
-// families than are known, none are looked for.
-func leftOvers(ctx context.Context, c *cli.Call, known int) (map[string][]string, error) {
+// leftOvers returns the families that no table has, by the id of the table that had them. If all are of tables that are known, the
+// catalogue is not read again.
+func leftOvers(ctx context.Context, c *cli.Call, known []inspect.Table) (map[string][]string, error) {
 	names, err := c.DB.Families(ctx)
 	if err != nil {
 		return nil, err
@@ -153,15 +152,18 @@ func leftOvers(ctx context.Context, c *cli.Call, known int) (map[string][]string
 			left[id[1]] = append(left[id[1]], name)
 		}
 	}
-	if len(left) <= known {
+	leave := func(tables []inspect.Table) {
+		for _, t := range tables {
+			delete(left, t.ID)
+		}
+	}
+	if leave(known); len(left) == 0 {
 		return nil, nil
 	}
 	d, err := c.Store.Describe(ctx) // after the families, so that a table which was made since is known
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(left, func(id string, _ []string) bool {
-		return slices.ContainsFunc(d.Tables, func(t inspect.Table) bool { return t.ID == id })
-	})
+	leave(d.Tables)
 	return left, nil
 }

@@ -195,10 +195,8 @@ func listTables(ctx context.Context, c *cli.Call) error {
 	if err != nil {
 		return err
 	}
-	known := len(schemas)
 	for _, t := range d.Tables {
 		if t.Layout == inspect.Paged {
-			known++
 			if err := list(described(t)); err != nil {
 				return err
 			}
@@ -210,7 +208,7 @@ func listTables(ctx context.Context, c *cli.Call) error {
 			return err
 		}
 	}
-	left, err := leftOvers(ctx, c, known)
+	left, err := leftOvers(ctx, c, d.Tables)
 	for _, id := range slices.Sorted(maps.Keys(left)) {
 		c.Warn("the store has data of a table that is not among these, as after a drop that was interrupted, while a table is made, or where the catalogue is from a backup that is older than the table; unless it is from a backup, 'rangecrypt table drop --id %s' drops it", id)
 	}
