@@ -229,6 +229,30 @@ func TestDropOfATableWithoutRows(t *testing.T) {
 	require.Empty(t, stderr.String())
 }
 
+// Indexes that columns of several tables share are of the database, and no data of a table that is not there.
+func TestSharedIndexesAreNoLeftOvers(t *testing.T) {
+	var db driver.DB
+	e, stdout, stderr := testEnv(t, func(is driver.DB) driver.DB {
+		db = is
+		return db
+	})
+	run := onStore(t, e, stdout, stderr)
+	dir := t.TempDir()
+	schema, rows := filepath.Join(dir, "t.yaml"), filepath.Join(dir, "t.csv")
+	require.NoError(t, os.WriteFile(schema, []byte("table: t\nkey: [{name: id, type: int64, encryption: hashed}]\ncolumns: [{name: v, type: int64, encryption: ordered, scheme: kerschbaum, confidentiality: database}]\n"), 0o600))
+	require.NoError(t, os.WriteFile(rows, []byte("id,v\n1,2\n"), 0o600))
+	run(exit.OK, "table", "create", schema)
+	run(exit.OK, "table", "insert", "t", "--input", rows)
+	run(exit.OK, "table", "list")
+	require.Empty(t, stderr.String())
+	names, err := db.Families(t.Context())
+	require.NoError(t, err)
+	i := slices.IndexFunc(names, func(name string) bool { return name[0] == 'i' })
+	run(exit.OK, "table", "drop", "--id", names[i][1:], "--yes")
+	require.Equal(t, "nothing is left of a table with that id\n", stdout.String())
+	run(exit.OK, "table", "query", "t", "--where", "v = 2")
+}
+
 // Data that no table of the catalogue has is named also where a table of it has no data, as under a catalogue from before the table was
 // made anew: then there is data of as many tables as there are tables.
 func TestListUnderAnOlderCatalogue(t *testing.T) {

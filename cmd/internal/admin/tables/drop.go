@@ -106,7 +106,7 @@ func sayUndropped(ctx context.Context, c *cli.Call, name, id string) {
 
 // rest drops what is left of a table.
 func (d *dropping) rest(ctx context.Context, c *cli.Call) error {
-	left, err := leftOvers(ctx, c, nil)
+	left, err := leftOvers(ctx, c, inspect.Database{})
 	if err != nil {
 		return err
 	}
@@ -139,9 +139,9 @@ var (
 	tableFamily = regexp.MustCompile(`^[txi]([0-9a-f]{32})$`)
 )
 
-// leftOvers returns the families that no table has, by the id of the table that had them. If all are of tables that are known, the
+// leftOvers returns the families that no table has, by the id of the table that had them. If all are of what is known, the
 // catalogue is not read again.
-func leftOvers(ctx context.Context, c *cli.Call, known []inspect.Table) (map[string][]string, error) {
+func leftOvers(ctx context.Context, c *cli.Call, known inspect.Database) (map[string][]string, error) {
 	names, err := c.DB.Families(ctx)
 	if err != nil {
 		return nil, err
@@ -152,8 +152,9 @@ func leftOvers(ctx context.Context, c *cli.Call, known []inspect.Table) (map[str
 			left[id[1]] = append(left[id[1]], name)
 		}
 	}
-	leave := func(tables []inspect.Table) {
-		for _, t := range tables {
+	leave := func(d inspect.Database) {
+		delete(left, d.ID) // of indexes that columns of several tables share
+		for _, t := range d.Tables {
 			delete(left, t.ID)
 		}
 	}
@@ -164,6 +165,6 @@ func leftOvers(ctx context.Context, c *cli.Call, known []inspect.Table) (map[str
 	if err != nil {
 		return nil, err
 	}
-	leave(d.Tables)
+	leave(d)
 	return left, nil
 }

@@ -208,7 +208,7 @@ func listTables(ctx context.Context, c *cli.Call) error {
 			return err
 		}
 	}
-	left, err := leftOvers(ctx, c, d.Tables)
+	left, err := leftOvers(ctx, c, d)
 	for _, id := range slices.Sorted(maps.Keys(left)) {
 		c.Warn("the store has data of a table that is not among these, as after a drop that was interrupted, while a table is made, or where the catalogue is from a backup that is older than the table; unless it is from a backup, 'rangecrypt table drop --id %s' drops it", id)
 	}
