@@ -280,9 +280,11 @@ func TestListUnderAnOlderCatalogue(t *testing.T) {
 	for _, m := range before {
 		require.NoError(t, catalogue.Apply(t.Context(), m))
 	}
-	run(exit.OK, "table", "list")
-	require.Contains(t, stderr.String(), "the store has data of a table that is not among these")
-	require.Contains(t, stderr.String(), anew)
+	for code, args := range map[exit.Code][]string{exit.OK: {"table", "list"}, exit.Wrong: {"verify"}} {
+		run(code, args...)
+		require.Contains(t, stderr.String(), "the store has data of a table that is not among these")
+		require.Contains(t, stderr.String(), anew)
+	}
 }
 
 // Where the catalogue is older than rows, verify says what that means for all else that it says.

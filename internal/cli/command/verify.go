@@ -141,6 +141,10 @@ func (v *verification) run(ctx context.Context) error {
 		sound = false
 		undone = undone && err == nil && len(found.Faults) == 1 && found.Faults[inspect.FaultUndone] > 0
 	}
+	var err error // after what was found
+	if len(v.tables) == 0 && v.tenant == "" && !v.part.Given() {
+		err = WarnOfLeftOvers(ctx, v.Call, inspect.Database{})
+	}
 	if !sound && undone {
 		return errors.New("an index is being made again: if nobody does that now, 'rangecrypt table reindex' or 'verify --repair' finishes it; then verify again")
 	}
@@ -150,7 +154,7 @@ func (v *verification) run(ctx context.Context) error {
 	if left {
 		return errors.New("index entries without any row may be all that is left of a table; where its rows were deleted, --repair drops them")
 	}
-	return nil
+	return err
 }
 
 // remake makes the parts of a table again that the database has lost, if its rows can fill them.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/anytable"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -106,7 +107,7 @@ func sayUndropped(ctx context.Context, c *cli.Call, name, id string) {
 
 // rest drops what is left of a table.
 func (d *dropping) rest(ctx context.Context, c *cli.Call) error {
-	left, err := leftOvers(ctx, c, inspect.Database{})
+	left, err := command.LeftOvers(ctx, c, inspect.Database{})
 	if err != nil {
 		return err
 	}
@@ -134,37 +135,4 @@ func (d *dropping) rest(ctx context.Context, c *cli.Call) error {
 	return c.Line("what was left of the table was dropped")
 }
 
-var (
-	tableID     = regexp.MustCompile(`^[0-9a-f]{32}$`)
-	tableFamily = regexp.MustCompile(`^[txi]([0-9a-f]{32})$`)
-)
-
-// leftOvers returns the families that no table has, by the id of the table that had them. If all are of what is known, the
-// catalogue is not read again.
-func leftOvers(ctx context.Context, c *cli.Call, known inspect.Database) (map[string][]string, error) {
-	names, err := c.DB.Families(ctx)
-	if err != nil {
-		return nil, err
-	}
-	left := make(map[string][]string)
-	for _, name := range names {
-		if id := tableFamily.FindStringSubmatch(name); id != nil {
-			left[id[1]] = append(left[id[1]], name)
-		}
-	}
-	leave := func(d inspect.Database) {
-		delete(left, d.ID) // of indexes that columns of several tables share
-		for _, t := range d.Tables {
-			delete(left, t.ID)
-		}
-	}
-	if leave(known); len(left) == 0 {
-		return nil, nil
-	}
-	d, err := c.Store.Describe(ctx) // after the families, so that a table which was made since is known
-	if err != nil {
-		return nil, err
-	}
-	leave(d)
-	return left, nil
-}
+var tableID = regexp.MustCompile(`^[0-9a-f]{32}$`)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/rows"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
@@ -208,11 +208,7 @@ func listTables(ctx context.Context, c *cli.Call) error {
 			return err
 		}
 	}
-	left, err := leftOvers(ctx, c, d)
-	for _, id := range slices.Sorted(maps.Keys(left)) {
-		c.Warn("the store has data of a table that is not among these, as after a drop that was interrupted, while a table is made, or where the catalogue is from a backup that is older than the table; unless it is from a backup, 'rangecrypt table drop --id %s' drops it", id)
-	}
-	return err
+	return command.WarnOfLeftOvers(ctx, c, d)
 }
 
 func newTableDescribe(e *cli.Env) *cobra.Command {
