@@ -48,7 +48,7 @@ const AllowUnmapped ForOption = 1
 //		Cache   []int     `rangecrypt:"-"` // has no column
 //	}
 //
-// The order of the fields means nothing. Those of embedded structs count as the struct's own; an embedded pointer is refused. The options are
+// Fields may be in any order, and in embedded structs. An embedded value, as time.Time, has a tag; an embedded pointer is refused. The options are
 //
 //	key=N          the field is part N of the row key, from 1 on
 //	hashed         a key part that is found by its value; see [HashedPart]

@@ -171,6 +171,8 @@ func requireSame(t *testing.T, want, got *everything) {
 	}
 }
 
+type stamped struct{ netip.Addr }
+
 type reading struct {
 	Device  string    `rangecrypt:"device,key=1,hashed"`
 	At      time.Time `rangecrypt:"at,key=2,ordered=mope,unit=ms"`
@@ -433,6 +435,18 @@ func TestStructTagsAreStrict(t *testing.T) {
 		A int64 `rangecrypt:",key=1"`
 	}])
 	expect("struct.reading: an embedded pointer is not followed", store.SchemaOf[struct{ *reading }])
+	expect("struct.Time has no tag: write `rangecrypt:\"time\"`", store.SchemaOf[struct {
+		reading
+		time.Time
+	}])
+	expect("struct.stamped.Addr has no tag", store.SchemaOf[struct {
+		reading
+		stamped
+	}])
+	expect("struct.NullString has no tag", store.SchemaOf[struct {
+		reading
+		sql.NullString
+	}])
 	expect("int is no struct", store.SchemaOf[int])
 	expect("a column name neither begins nor ends with a space", store.SchemaOf[struct {
 		A int64 `rangecrypt:"a,key=1,hashed"`

@@ -80,14 +80,19 @@ func (p *Plan) add(typ reflect.Type, path string, index []int, schemeOf SchemeOf
 		switch {
 		case tag == "-":
 		case sf.Anonymous && !tagged && sf.Type.Kind() == reflect.Struct:
-			errs = append(errs, p.add(sf.Type, name, at, schemeOf)...)
+			before := len(p.fields)
+			inner := p.add(sf.Type, name, at, schemeOf)
+			if len(p.fields) == before && sf.IsExported() && isValue(sf.Type) { // as time.Time, which nothing would keep
+				inner = []error{untagged(name, sf)}
+			}
+			errs = append(errs, inner...)
 		case sf.Anonymous && !tagged && sf.Type.Kind() == reflect.Pointer:
 			errs = append(errs, fmt.Errorf("field %s: an embedded pointer is not followed: embed the struct itself", name))
 		case !sf.IsExported() && tagged:
 			errs = append(errs, fmt.Errorf("field %s is not exported: begin its name with a capital, or drop the tag", name))
 		case !sf.IsExported():
 		case !tagged:
-			errs = append(errs, fmt.Errorf("field %s has no tag: write `%s:%q`, or `%s:\"-\"` to leave it out", name, TagName, strings.ToLower(sf.Name), TagName))
+			errs = append(errs, untagged(name, sf))
 		default:
 			f := &field{path: name, index: at}
 			err := f.parse(tag, schemeOf)
@@ -102,6 +107,16 @@ func (p *Plan) add(typ reflect.Type, path string, index []int, schemeOf SchemeOf
 		}
 	}
 	return errs
+}
+
+func untagged(name string, sf reflect.StructField) error {
+	return fmt.Errorf("field %s has no tag: write `%s:%q`, or `%s:\"-\"` to leave it out", name, TagName, strings.ToLower(sf.Name), TagName)
+}
+
+// isValue reports whether a column can have values of a Go type.
+func isValue(typ reflect.Type) bool {
+	elem, _ := nullableOf(typ)
+	return defaultType(elem) != nil || (&field{elem: elem}).vague() != ""
 }
 
 const options = "key=N, hashed, plain, ordered=SCHEME, deterministic, randomised, covering, covering=COLUMNS, server-index, unit=ns|us|ms|s, scale=N, type=TYPE"
