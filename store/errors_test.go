@@ -155,9 +155,20 @@ func TestWrongKeyIsOneSentence(t *testing.T) {
 	require.EqualError(t, err, "store: the key or passphrase is not that of the database")
 	require.False(t, store.Retryable(err))
 
-	_, err = store.Open(background, db, brokenKMS{fmt.Errorf("a service: %w", store.ErrWrongKey)}, nil)
-	require.ErrorIs(t, err, store.ErrWrongKey)
-	require.EqualError(t, err, "store: the key or passphrase is not that of the database")
+	for said, of := range map[string]error{
+		"":                               store.ErrWrongKey,
+		": a service: key 7 is disabled": fmt.Errorf("a service: key 7 is disabled: %w", kms.ErrWrongKey),
+		": a service":                    fmt.Errorf("a service: %w", store.ErrWrongKey),
+	} {
+		_, err = store.Open(background, db, brokenKMS{of}, nil)
+		require.ErrorIs(t, err, store.ErrWrongKey)
+		require.EqualError(t, err, "store: the key or passphrase is not that of the database"+said)
+
+		_, err = store.Open(background, drivertest.NewMemory(), brokenKMS{of}, nil) // where there is no database yet
+		require.EqualError(t, err, "store: wrap the database key: "+of.Error()+"; the fault is with the service, and not with the database")
+	}
+	_, err = store.Open(background, db, brokenKMS{fmt.Errorf("a service: %w: of key 7", kms.ErrWrongKey)}, nil)
+	require.EqualError(t, err, "store: a service: of key 7")
 
 	of := &serviceKMS{local: kms.NewLocal(ope.GenerateKey())}
 	db = drivertest.NewMemory()

@@ -78,14 +78,22 @@ func kmsError(ctx context.Context, err error) error {
 	return err
 }
 
-// wrongKey is [ErrWrongKey] of the database key, with one sentence for what every layer says of it.
+// wrongKey is [ErrWrongKey] of the database key, with one sentence for what every layer says of it, and what the service says besides.
 type wrongKey struct{ err error }
 
 func (w wrongKey) Error() string {
-	if _, why, more := strings.Cut(w.err.Error(), kms.ErrWrongKey.Error()+": "); more {
-		return why
+	text := w.err.Error()
+	if said, why, more := strings.Cut(text, kms.ErrWrongKey.Error()+": "); more {
+		return said + why
 	}
-	return "the key or passphrase is not that of the database"
+	const is = "the key or passphrase is not that of the database"
+	for _, kind := range []error{kms.ErrWrongKey, fault.ErrWrongKey} {
+		text = strings.TrimSuffix(strings.TrimSuffix(text, kind.Error()), ": ")
+	}
+	if text == "" {
+		return is
+	}
+	return is + ": " + text
 }
 
 func (w wrongKey) Unwrap() []error { return []error{fault.ErrWrongKey, w.err} }
@@ -96,6 +104,8 @@ func wrapKey(ctx context.Context, service kms.KMS, key ope.Key) ([]byte, error) 
 	wrapped, err := service.Wrap(ctx, key.Secret())
 	wrapped = slices.Clone(wrapped)
 	switch {
+	case isOfWhatIsStored(err):
+		return nil, fmt.Errorf("wrap the database key: %w; the fault is with the service, and not with the database", fault.Untold(err, key.Secret()))
 	case err != nil:
 		return nil, fmt.Errorf("wrap the database key: %w", fault.Untold(kmsError(ctx, err), key.Secret()))
 	case len(wrapped) == 0 || len(wrapped) > kms.MaxWrapped:
@@ -107,7 +117,7 @@ func wrapKey(ctx context.Context, service kms.KMS, key ope.Key) ([]byte, error) 
 	if err == nil && !again.Equal(key) {
 		err = errors.New("it gives back another key")
 	}
-	if isAny(err, fault.ErrWrongKey, fault.ErrTampered, fault.ErrFormat) { // which are about what the database holds
+	if isOfWhatIsStored(err) {
 		return nil, fmt.Errorf("the key management service cannot unwrap what it wrapped: %s; the fault is with the service, and not with the database", err)
 	}
 	if err != nil {
@@ -116,8 +126,9 @@ func wrapKey(ctx context.Context, service kms.KMS, key ope.Key) ([]byte, error) 
 	return wrapped, nil
 }
 
-func isAny(err error, kinds ...error) bool {
-	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
+// isOfWhatIsStored reports whether an error is about what the database holds, which a key that is only now wrapped is not.
+func isOfWhatIsStored(err error) bool {
+	return slices.ContainsFunc([]error{fault.ErrWrongKey, fault.ErrTampered, fault.ErrFormat}, func(kind error) bool { return errors.Is(err, kind) })
 }
 
 // unwrapKey undoes wrapKey. An error does not show the key that it may be, which is nil where none is known.
