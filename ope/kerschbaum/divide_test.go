@@ -120,14 +120,17 @@ func TestLimitOfADividedIndex(t *testing.T) {
 	}
 	require.Greater(t, n, 300)
 
-	whole := newClient(t, opetest.NewIndex(), ope.Int64, &Options{UnitValues: 64, Limit: 64})
-	for i := range int64(64) {
-		_, err := whole.Encrypt(t.Context(), i)
-		require.NoError(t, err)
+	for _, opts := range []*Options{{UnitValues: 64, Limit: 64}, {UnitValues: 64, Lambda: 2}} {
+		whole := newClient(t, opetest.NewIndex(), ope.Int32, opts)
+		for i := range int64(64) {
+			_, err := whole.Encrypt(t.Context(), i)
+			require.NoError(t, err)
+		}
+		_, err := whole.Encrypt(t.Context(), 64)
+		require.ErrorIs(t, err, ope.ErrFull)
+		require.ErrorContains(t, err, "takes 64 values and has about 64")
+		require.Len(t, whole.shards.all(), 1)
 	}
-	_, err := whole.Encrypt(t.Context(), 64)
-	require.ErrorIs(t, err, ope.ErrFull)
-	require.Len(t, whole.shards.all(), 1)
 }
 
 // dividedIndex returns an index of some units, and its client.

@@ -53,7 +53,7 @@ func (s *shard) checkLimit(ctx context.Context, epoch uint64, n int) error {
 		return nil
 	}
 	if !divides {
-		return s.errFull(t.values)
+		return s.errFull(s.most(), t.values)
 	}
 	s.crowded.Store(!dividing)
 	if counted {
@@ -62,8 +62,8 @@ func (s *shard) checkLimit(ctx context.Context, epoch uint64, n int) error {
 	return nil
 }
 
-func (b *base) errFull(values int) error {
-	return fmt.Errorf("%w: the index %q takes %d values and has about %d", ope.ErrFull, b.name, b.limit, values)
+func (b *base) errFull(most, values int) error {
+	return fmt.Errorf("%w: the index %q takes %d values and has about %d", ope.ErrFull, b.name, most, values)
 }
 
 // checkTotal returns an error if all units together have no room for n more values.
@@ -82,7 +82,7 @@ func (s *Scheme) checkTotal(ctx context.Context, epoch uint64, n int) error {
 		total += n
 	}
 	if err == nil && total+n > s.limit+s.limit/8 {
-		err = s.errFull(total)
+		err = s.errFull(s.limit, total)
 	}
 	return err
 }
