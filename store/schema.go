@@ -105,7 +105,7 @@ func PlainPart(name string, t Type) KeyPart {
 }
 
 // TiePart makes duplicates legal: 16 bytes at the end of the key, drawn at random for a row which does not name them. Values are
-// [16]byte. [Table.Put] does not say what it drew: name the part, or use a [TableOf], which sets it.
+// [16]byte. [Table.Put] does not say what it drew: name the part, or use a [TableOf], which sets it. A [Tie] of zeros names none.
 func TiePart(name string) KeyPart {
 	return KeyPart{field{Name: name, Type: value.UUID, Encryption: tieBreaker}}
 }

@@ -228,6 +228,23 @@ func TestStructsQueryAndPage(t *testing.T) {
 	require.ErrorContains(t, err, `key part "id" is null: name the tie-breaker of the row, as Put drew it or a query returned it; a Tie of zeros is none`)
 	require.ErrorIs(t, tbl.Put(background, &reading{Note: "\xff", At: at}), ope.ErrDomain)
 	require.ErrorContains(t, tbl.Put(background, &reading{At: at.Add(1)}), `"at"`)
+
+	// A map has a tie-breaker as a struct has it: the second row does not replace the first one.
+	for range 2 {
+		require.NoError(t, tbl.Table().Put(background, store.Row{"device": "tied", "at": at, "id": store.Tie{}}))
+	}
+	tied, err := tbl.Table().Count(background, device.Equal("tied"))
+	require.NoError(t, err)
+	require.Equal(t, 2, tied)
+	for _, zeros := range []any{store.Tie{}, new(store.Tie)} {
+		_, err = tbl.Table().Get(background, store.Row{"device": "tied", "at": at, "id": zeros})
+		require.ErrorContains(t, err, "a Tie of zeros is none")
+	}
+	named := store.Row{"device": "tied", "at": at, "id": [16]byte{}}
+	require.NoError(t, tbl.Table().Put(background, named))
+	found, err := tbl.Table().Get(background, named)
+	require.NoError(t, err)
+	require.NotNil(t, found)
 }
 
 // Each mistake in tags is an error that names the field and says what to write.

@@ -114,11 +114,11 @@ func (t *View) checkKey(r *Record, given func(*Column) (any, error)) error {
 	return t.checkKeySize(r)
 }
 
-// valueIn returns a function for the values of a row.
+// valueIn returns a function for the values of a row, which may have them as a struct does.
 func valueIn(row RowValues) func(*Column) (any, error) {
 	return func(c *Column) (any, error) {
 		v := value.Given(row[c.Name])
-		if v == nil {
+		if v == nil || v == (value.Tie{}) && c.Encryption == meta.TieBreaker {
 			return nil, nil
 		}
 		return c.Type.Normalize(v)

@@ -20,8 +20,7 @@ import (
 // TagName is the key of the tags.
 const TagName = "rangecrypt"
 
-// A Tie is the value of a tie-breaker.
-type Tie [16]byte
+type Tie = value.Tie
 
 // A field is a field of a struct that has a column.
 type field struct {

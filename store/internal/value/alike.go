@@ -138,6 +138,9 @@ func Given(v any) any {
 	return v
 }
 
+// A Tie is the value of a tie-breaker in a struct, where zeros are none.
+type Tie [16]byte
+
 // Takes reports whether values of a Go type stand for those of the Go type of a column.
 func Takes(given, column reflect.Type) bool {
 	switch {
