@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -260,6 +261,25 @@ func TestConvertBeginsAgain(t *testing.T) {
 			require.Empty(t, status.Pending)
 		}
 	}
+}
+
+// A callback that ends its goroutine, as a failed test does, leaves the others their work.
+func TestConvertWhoseCallbackEnds(t *testing.T) {
+	st := stores(t, drivertest.NewMemory(), 1)[0]
+	tbl, err := st.Create(t.Context(), convertSchema())
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(t.Context(), convertRow(1)))
+	require.NoError(t, st.Alter(t.Context(), "t", ChangeColumn(OrderedColumn("value", Int16, MOPE))))
+	calls := 0
+	_, err = tbl.Convert(t.Context(), func(int, int) {
+		if calls++; calls == 2 {
+			runtime.Goexit()
+		}
+	})
+	require.NoError(t, err)
+	status, err := tbl.Status(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, status.Pending)
 }
 
 // Clients share a conversion, and it goes on where one stopped.

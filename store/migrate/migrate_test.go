@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,6 +191,27 @@ func TestVerificationFindsBothSides(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pass whose callback does not return is not over.
+func TestCallbacksThatDoNotReturn(t *testing.T) {
+	s := newStage(t, 10, nil)
+	s.prepare()
+	callback := func() { panic("of the caller") }
+	opts := &PassOptions{Progress: func(int) { callback() }}
+	require.PanicsWithValue(t, "of the caller", func() { _, _ = s.m.Copy(s.ctx, whole, opts) })
+	callback = runtime.Goexit
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = s.m.Copy(s.ctx, whole, opts)
+		t.Error("the callback has ended the goroutine")
+	}()
+	<-ended
+	opts.Shares = 4
+	_, err := s.m.Copy(s.ctx, whole, opts)
+	require.ErrorContains(t, err, "a callback has ended its goroutine")
+	require.Equal(t, Counts{Copied: 10}, s.copy())
 }
 
 // Rows that were written past the wrapper after the cut-over keep the source from being dropped.

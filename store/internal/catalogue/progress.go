@@ -3,8 +3,10 @@ package catalogue
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -84,20 +86,34 @@ func (all Spans) Has(s Span) bool {
 	return slices.ContainsFunc(all, func(done Span) bool { return done.holds(s) })
 }
 
-// EachLeft calls do for as many shares of a part as are wanted, but for those that are done, at the same time.
+// EachLeft calls do for as many shares of a part as are wanted, but for those that are done, at the same time. One is done by the caller's
+// goroutine. No part is done where do ends its goroutine, as a callback of a test may.
 func (all Spans) EachLeft(ctx context.Context, part inspect.Part, shares int, do func(ctx context.Context, share inspect.Part) error) error {
 	if shares < 0 {
 		return fmt.Errorf("%w: Shares is %d", driver.ErrRange, shares)
 	}
 	n := max(1, min(shares, inspect.MaxParts/part.Of))
+	if n == 1 && !all.Has(SpanOf(part.Index, part.Of)) {
+		return do(ctx, part)
+	}
 	group, ctx := errgroup.WithContext(ctx)
+	var under atomic.Int32
 	for i := range n {
 		share := inspect.Part{Index: part.Index*n + i, Of: part.Of * n}
 		if !all.Has(SpanOf(share.Index, share.Of)) {
-			group.Go(func() error { return do(ctx, share) })
+			under.Add(1)
+			group.Go(func() error {
+				err := do(ctx, share)
+				under.Add(-1)
+				return err
+			})
 		}
 	}
-	return group.Wait()
+	err := group.Wait()
+	if err == nil && under.Load() > 0 {
+		err = errors.New("a callback has ended its goroutine: begin the part again")
+	}
+	return err
 }
 
 // With returns the spans and another one.

@@ -207,6 +207,15 @@ func (c *Conversion) parts(ctx context.Context, t *engine.Engine, p catalogue.Pr
 			c.Progress(p.Done(), len(p.Parts))
 		}
 	}
+	noted := func(now catalogue.Progress) {
+		mu.Lock()
+		defer mu.Unlock() // where the callback ends the goroutine, too
+
+		if other = other || !now.Continues(began); !other && now.Done() > p.Done() { // which another may have changed since
+			p = now
+			report()
+		}
+	}
 	report()
 	group, ctx := errgroup.WithContext(ctx)
 	for range sweepers() {
@@ -216,12 +225,7 @@ func (c *Conversion) parts(ctx context.Context, t *engine.Engine, p catalogue.Pr
 				if err != nil {
 					return err
 				}
-				mu.Lock()
-				if other = other || !now.Continues(began); !other && now.Done() > p.Done() { // which another may have changed since
-					p = now
-					report()
-				}
-				mu.Unlock()
+				noted(now)
 			}
 			return nil
 		})
