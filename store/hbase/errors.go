@@ -59,7 +59,7 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 			return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnauthorised, concise{last})
 		}
 		if last != nil {
-			return fmt.Errorf("hbase: %s: %w: %w; the last error was: %v", what, driver.ErrUnavailable, ended, concise{last})
+			return fmt.Errorf("hbase: %s: %w: %w; %w", what, driver.ErrUnavailable, ended, gate.Last(concise{last}))
 		}
 		return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnavailable, ended)
 	case done != nil:

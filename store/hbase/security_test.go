@@ -172,6 +172,15 @@ func TestServersThatEndAreUnavailable(t *testing.T) {
 	}
 }
 
+// Where ZooKeeper knows no master, what needs one says so.
+func TestMissingMasterIsSaid(t *testing.T) {
+	d := &DB{gate: gate.Gate{Dial: new(net.Dialer).DialContext}, quorum: zooKeeper("", -101).listen(t), root: "/hbase", zkTimeout: time.Second, timeout: time.Second}
+	_, err := d.Families(t.Context())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "ZooKeeper has no /hbase/master: no master of HBase runs")
+	require.ErrorAs(t, err, new(interface{ Connected() bool }))
+}
+
 // Requests that several goroutines write, in pieces, are not mixed: gohbase relies on that.
 func TestWatchedConnectionKeepsRequestsTogether(t *testing.T) {
 	const writers, requests = 8, 300

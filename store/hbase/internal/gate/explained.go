@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -35,3 +36,18 @@ func Explained(err error) error {
 	}
 	return err
 }
+
+// Last returns the last error before a call ended without an answer. It wraps none, since what failed then is not why the call ended.
+func Last(err error) error {
+	_, znode, _ := strings.Cut(err.Error(), "failed to read the ")
+	if znode, rest, _ := strings.Cut(znode, " znode: "); strings.HasSuffix(znode, "/master") && strings.HasSuffix(rest, "node does not exist") {
+		return connected{fmt.Errorf("ZooKeeper has no %s: no master of HBase runs, or its zookeeper.znode.parent is another; "+
+			"start the master, which clients open tables by; programs that have them open go on without it", znode)}
+	}
+	return errors.New("the last error was: " + err.Error())
+}
+
+// A connected error is one of a database that was connected to, so that the error says what is wrong with it.
+type connected struct{ error }
+
+func (connected) Connected() bool { return true }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,5 +52,22 @@ func TestUnserved(t *testing.T) {
 	require.Contains(t, Unserved("ns:t", rows(enabled, "OPEN", "CLOSED")), "is in the state CLOSED: if it stays so, assign it in the shell of HBase: assign '"+enc+"'")
 	for _, disabled := range []string{"\x08\x01", "\x08\x02"} {
 		require.Contains(t, Unserved("ns:t", rows(disabled, "CLOSED")), "its table ns:t is disabled: enable it")
+	}
+}
+
+// The last error is told, and where it says that there is no master, so is what to do.
+func TestLast(t *testing.T) {
+	for text, says := range map[string]string{
+		"server is not reachable failed to read the /hbase/master znode: zk: node does not exist":             "ZooKeeper has no /hbase/master: no master of HBase runs",
+		"server is not reachable failed to read the /hbase/master znode: zk: connection closed":               "the last error was: server is not reachable failed to read",
+		"server is not reachable failed to read the /hbase/meta-region-server znode: zk: node does not exist": "the last error was: server is not reachable failed to read",
+		"connection refused": "the last error was: connection refused",
+	} {
+		err := errors.New(text)
+		last := Last(err)
+		require.ErrorContains(t, last, says)
+		require.NotErrorIs(t, last, err)
+		_, connected := last.(interface{ Connected() bool })
+		require.Equal(t, strings.HasPrefix(says, "ZooKeeper"), connected)
 	}
 }
