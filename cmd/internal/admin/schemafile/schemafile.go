@@ -89,7 +89,7 @@ type Table struct {
 // Check returns what is wrong with the schema.
 func (t Table) Check() error {
 	if t.PageRows > 0 {
-		return paged.Check(t.Schema, t.PageRows)
+		return errors.Unwrap(paged.Check(t.Schema, t.PageRows)) // which puts the name of its package before it
 	}
 	return t.Schema.Check()
 }
@@ -104,7 +104,7 @@ func (t Table) Layout() string {
 
 // with returns the table with another key and other columns.
 func (t Table) with(key []store.KeyPart, columns ...store.Column) Table {
-	return Table{store.Schema{Name: "t", Key: key, Columns: columns}, t.PageRows}
+	return Table{store.Schema{Name: t.Name, Key: key, Columns: columns}, t.PageRows}
 }
 
 // Parse reads the table that is in a file of the given name. What it returns without an error can
@@ -194,9 +194,7 @@ type reader struct {
 	added  int                      // characters before the first line
 	errs   []*Error
 
-	appendOnly ast.Node            // where the file says of the table that it is
-	expiry     ast.Node            // where it says how long rows live
-	options    map[string]ast.Node // where it says options of columns, such as whether they cover, by its path
+	options map[string]ast.Node // where the file says what the table is, and options of columns, such as whether they cover, by its path
 }
 
 // err returns the mistakes in the order of their places.
@@ -318,30 +316,37 @@ func (r *reader) table(data []byte) (s Table) {
 	if body == nil {
 		return s
 	}
-	var keyNode, columnsNode, pageRows ast.Node
+	var keyNode, columnsNode ast.Node
 	isPaged := false
-	r.fields(body, "", []fieldReader{
+	known := []fieldReader{
 		{"table", func(n ast.Node, field string) { s.Name = r.text(n, field) }},
 		{"layout", func(n ast.Node, field string) {
 			layout := choose(r, n, field, []string{inspect.Packed, inspect.CellPerColumn, inspect.Paged}, func(name string) string { return name })
 			s.CellPerColumn, isPaged = layout == inspect.CellPerColumn, layout == inspect.Paged
 		}},
-		{"page-rows", func(n ast.Node, field string) { s.PageRows, pageRows = r.integer(n, field), n }},
+		{"page-rows", func(n ast.Node, field string) {
+			before := len(r.errs)
+			if s.PageRows = r.integer(n, field); s.PageRows < 1 && len(r.errs) == before {
+				r.failf(n, field, "%d rows a page, need 2 at least", s.PageRows)
+			}
+		}},
 		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
-		{"append-only", func(n ast.Node, field string) { s.AppendOnly, r.appendOnly = r.boolean(n, field), n }},
+		{"append-only", func(n ast.Node, field string) { s.AppendOnly = r.boolean(n, field) }},
 		{"tenants", func(n ast.Node, field string) { s.Tenants = r.boolean(n, field) }},
-		{"ttl", func(n ast.Node, field string) { s.TTL, r.expiry = r.ttl(n, field), n }},
+		{"ttl", func(n ast.Node, field string) { s.TTL = r.ttl(n, field) }},
 		{"key", func(n ast.Node, _ string) { keyNode = n }},
 		{"columns", func(n ast.Node, _ string) { columnsNode = n }},
-	}, "table", "key")
-	switch {
+	}
+	for i, f := range known {
+		known[i].read = func(n ast.Node, field string) { r.options[field] = n; f.read(n, field) }
+	}
+	r.fields(body, "", known, "table", "key")
+	switch pageRows := r.options["page-rows"]; {
 	case isPaged && pageRows == nil:
 		s.PageRows = paged.Rows
 	case pageRows != nil && !isPaged:
 		r.failf(pageRows, "page-rows", "only pages have it: write layout: %s, or leave it out", inspect.Paged)
-	case pageRows != nil && s.PageRows < 1:
-		r.failf(pageRows, "page-rows", "%d rows a page, need 2 at least", s.PageRows)
 	}
 	names := map[string]bool{}
 	for i, n := range r.list(keyNode, "key") {
@@ -366,6 +371,9 @@ func (r *reader) check(s Table, body, keyNode, columnsNode ast.Node) {
 	if s.Check() == nil {
 		return
 	}
+	if r.checkFields(s); len(r.errs) > 0 {
+		return
+	}
 	// Key parts depend on those before them, columns on nothing.
 	for i, n := range r.list(keyNode, "key") {
 		checked := s.Key[:i+1]
@@ -379,7 +387,7 @@ func (r *reader) check(s Table, body, keyNode, columnsNode ast.Node) {
 	}
 	r.checkAppendOnly(s.Schema)
 	if s.Conditional && s.TTL != 0 {
-		r.failf(r.expiry, "ttl", "rows of a table that is conditional cannot expire, since a write under a condition has no TTL: leave out one of the two")
+		r.failf(r.options["ttl"], "ttl", "rows of a table that is conditional cannot expire, since a write under a condition has no TTL: leave out one of the two")
 	}
 	for i, n := range r.list(columnsNode, "columns") {
 		path := fmt.Sprintf("columns[%d]", i)
@@ -400,6 +408,31 @@ func (r *reader) check(s Table, body, keyNode, columnsNode ast.Node) {
 	}
 	if len(r.errs) == 0 {
 		r.fail(body, "", s.Check())
+	}
+}
+
+// checkFields finds what single fields of the table are refused for, whatever its key and columns are.
+func (r *reader) checkFields(s Table) {
+	key := []store.KeyPart{store.HashedPart("k", store.Bool), store.HashedPart("l", store.Bool)}
+	pages := min(s.PageRows, paged.Rows) // a number that is right
+	for _, f := range []struct {
+		name  string
+		table Table
+	}{
+		{"table", Table{store.Schema{Name: s.Name, Key: key}, 0}},
+		{"page-rows", Table{store.Schema{Name: s.Name, Key: key}, s.PageRows}},
+		{"spread-bits", Table{store.Schema{Name: s.Name, Key: key, SpreadBits: s.SpreadBits}, 0}},
+		{"conditional", Table{store.Schema{Name: s.Name, Key: key, Conditional: s.Conditional}, pages}},
+		{"append-only", Table{store.Schema{Name: s.Name, Key: append(key, store.TiePart("m")), AppendOnly: s.AppendOnly}, pages}},
+		{"tenants", Table{store.Schema{Name: s.Name, Key: key, Tenants: s.Tenants}, pages}},
+		{"ttl", Table{store.Schema{Name: s.Name, Key: key, TTL: s.TTL}, pages}},
+	} {
+		if err := f.table.Check(); err != nil {
+			r.fail(r.options[f.name], f.name, err)
+			if f.name == "table" || f.name == "page-rows" {
+				return // all others have it, too
+			}
+		}
 	}
 }
 
@@ -424,9 +457,9 @@ func (r *reader) checkAppendOnly(s store.Schema) {
 	switch last := s.Key[max(len(s.Key)-1, 0):]; {
 	case !s.AppendOnly || len(last) == 0:
 	case last[0].Describe().Encryption != "tie":
-		r.failf(r.appendOnly, "append-only", "each row needs a key of its own: add a tie-breaker (encryption: tie) as the last part of the key, or leave append-only out")
+		r.failf(r.options["append-only"], "append-only", "each row needs a key of its own: add a tie-breaker (encryption: tie) as the last part of the key, or leave append-only out")
 	case s.Conditional:
-		r.failf(r.appendOnly, "append-only", "rows that are only added are never replaced, so that conditional means nothing: leave out one of the two")
+		r.failf(r.options["append-only"], "append-only", "rows that are only added are never replaced, so that conditional means nothing: leave out one of the two")
 	}
 }
 

@@ -132,7 +132,8 @@ func TestMistakes(t *testing.T) {
 		}},
 		{"table: t\nkey:\n\t- {name: a}\n", []string{`f:3:1: found character '\t' that cannot start any token: YAML is indented with blanks, and not with tabs`}},
 		{head + "columns:\n  - {name: a, type: bool, encryption: randomized}\n", []string{`unknown value "randomized": there is randomised, deterministic, ordered, plain; did you mean randomised?`}},
-		{head + "spread-bits: 13\n", []string{`f:1:1: table "t": a spread of 13 bits, need -1 to 12`}},
+		{head + "spread-bits: 13\n", []string{`f:4:14: spread-bits: table "t": a spread of 13 bits, need -1 to 12`}},
+		{strings.Replace(head, "table: t", "table: ' t'", 1) + "spread-bits: -2\n", []string{"f:1:8: table: a table name neither begins nor ends with a space"}},
 		{"table: t\nkey: []\n", []string{`f:1:1: table "t" has no row key`}},
 		{"table: t\nkey:\n  - {name: a, encryption: tie}\n", []string{"f:3:5: key[0]: a row key cannot consist of tie-breaker"}},
 		{"table: t\nkey:\n  - {name: a, type: bool, encryption: hashed}\n  - {name: b, encryption: tie}\n  - {name: c, type: bool, encryption: hashed}\n", []string{`f:4:5: key[1]: tie-breaker "b" must be the last part of the row key: move it to the end, after part "c"`}},
@@ -409,17 +410,24 @@ func TestPages(t *testing.T) {
 		{"layout: packed" + rest, 0, ""},
 		{"page-rows: 64" + rest, 0, "f:2:12: page-rows: only pages have it: write layout: paged"},
 		{"layout: paged\npage-rows: 0" + rest, 0, "f:3:12: page-rows: 0 rows a page, need 2 at least"},
-		{"layout: paged\npage-rows: 4097" + rest, 0, "4097 rows a page, need 2 to 4096"},
-		{"layout: paged\npage-rows: all" + rest, 0, "f:3:12: page-rows:"},
+		{"layout: paged\npage-rows: 4097" + rest, 0, `f:3:12: page-rows: table "pages": 4097 rows a page, need 2 to 4096`},
+		{"layout: paged\npage-rows: 1" + rest, 0, `f:3:12: page-rows: table "pages": 1 rows a page, need 2 to 4096`},
+		{"layout: paged\npage-rows: all" + rest, 0, "f:3:12: page-rows: need an integer, not all"},
+		{"layout: paged\nconditional: true\nspread-bits: 13" + rest, 0, `f:4:14: spread-bits: table "pages": a spread`},
+		{"layout: paged\nconditional: true" + rest, 0, `f:3:14: conditional: table "pages": a table of pages cannot have writes under conditions`},
+		{"layout: paged\nappend-only: true" + rest, 0, `f:3:14: append-only: table "pages": a table of pages`},
 		{"layout: pages" + rest, 0, `f:2:9: layout: unknown value "pages"`},
-		{"layout: paged\ntenants: true" + rest, 0, "cannot have tenants"},
-		{"layout: paged\nttl: 1d" + rest, 0, "cannot have a time to live"},
-		{"layout: paged" + rest + "  - {name: d, type: string, encryption: deterministic}\n", 0, "f:7:5: columns[1]:"},
+		{"layout: paged\ntenants: true" + rest, 0, `f:3:10: tenants: table "pages": a table of pages cannot have tenants`},
+		{"layout: paged\nttl: 1d" + rest, 0, `f:3:6: ttl: table "pages": a table of pages cannot have a time to live`},
+		{"layout: paged" + rest + "  - {name: d, type: string, encryption: deterministic}\n", 0, `f:7:5: columns[1]: column "d" of table "pages", which has pages`},
 		{"layout: paged" + strings.ReplaceAll(rest, "mope", "wozniak-indexed"), 0, "f:4:5: key[0]:"},
 	} {
-		got, err := schemafile.Parse("f", []byte("table: t\n"+c.file))
+		got, err := schemafile.Parse("f", []byte("table: pages\n"+c.file))
 		if c.want != "" {
 			require.ErrorContains(t, err, c.want)
+			if !strings.Contains(c.file, "spread-bits") {
+				require.NotContains(t, err.Error(), "\n", "a mistake is told once")
+			}
 			continue
 		}
 		require.NoError(t, err)
