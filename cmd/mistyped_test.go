@@ -43,7 +43,7 @@ func TestMistypedStoreIsNotMade(t *testing.T) {
 				stderr.Reset()
 				require.Equal(t, exit.Failed, execute(e, append(command, "--store", store, "--key", key)))
 				require.Contains(t, stderr.String(), "there is no store in ")
-				require.Contains(t, stderr.String(), "'rangecrypt table create' make one")
+				require.Contains(t, stderr.String(), "'rangecrypt table create' make one\n")
 				require.Empty(t, stdout.String())
 			}
 		})

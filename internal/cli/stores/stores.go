@@ -205,7 +205,7 @@ func Asking(ask Ask, say func(text string)) Opener {
 var errNoStore = errors.New("no store")
 
 func noStore(in string) error {
-	return fmt.Errorf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one: %w", in, fs.ErrNotExist)
+	return unreached{fmt.Sprintf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one", in), fs.ErrNotExist}
 }
 
 // used returns a database that has something of ours, or closes it. Whoever has mistyped its name must not believe that

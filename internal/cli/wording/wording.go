@@ -16,6 +16,12 @@ var phrases = strings.NewReplacer(
 	"has tenants; open it for one with Table.Tenant", "has tenants; name one with --tenant",
 	"it is not valid UTF-8; use Bytes", "it is not valid UTF-8; a column of type bytes takes it",
 
+	// Values and types.
+	"ope: invalid parameters", "not possible",
+	"ope: value outside the domain", "value outside of the bounds",
+	"encode: value is finer than what is kept", "value is finer than what is kept",
+	"driver: key or value too large", "too large",
+
 	// Queries.
 	"in each branch of an Or", "in each branch of an 'or'",
 	"the lists of In multiply", "the lists of 'in' multiply",

@@ -1,6 +1,7 @@
 package wording
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,6 +14,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/encode"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 const root = "../../.."
@@ -73,7 +78,7 @@ func TestNamesOfGoAreTranslated(t *testing.T) {
 	word := regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
 	whole := regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP) `)
 	found := 0
-	each(t, func(path, text string) {
+	each(t, "store", func(path, text string) {
 		if forPrograms[path] != "" || strings.HasPrefix(path, "store/internal/structs/") || strings.HasPrefix(path, "store/cell/") || whole.MatchString(text) {
 			return
 		}
@@ -88,10 +93,24 @@ func TestNamesOfGoAreTranslated(t *testing.T) {
 	require.Greater(t, found, 200)
 }
 
+// What a value or a type is refused for begins with no name of a package.
+func TestValuesInPlainWords(t *testing.T) {
+	for err, want := range map[error]string{
+		fmt.Errorf("type: %w, 2 digits after the point: round it", encode.ErrInexact): "type: value is finer than what is kept, 2 digits after the point: round it",
+		fmt.Errorf("type: %w: need 0 to 9", ope.ErrDomain):                            "type: value outside of the bounds: need 0 to 9",
+		fmt.Errorf("column: %w: it takes another scheme", ope.ErrParams):              "column: not possible: it takes another scheme",
+		fmt.Errorf("column: %w: at most 8", driver.ErrTooLarge):                       "column: too large: at most 8",
+	} {
+		require.Equal(t, want, Of(err))
+	}
+}
+
 // Every phrase is one of the library, so that none is forgotten there.
 func TestPhrasesAreSaid(t *testing.T) {
 	all := new(strings.Builder)
-	each(t, func(_, text string) { all.WriteString(text + "\n") })
+	for _, library := range []string{"store", "ope"} {
+		each(t, library, func(_, text string) { all.WriteString(text + "\n") })
+	}
 	src, err := parser.ParseFile(token.NewFileSet(), "wording.go", nil, 0)
 	require.NoError(t, err)
 	var phrases []string
@@ -114,10 +133,10 @@ func TestPhrasesAreSaid(t *testing.T) {
 	}
 }
 
-// each calls do with the texts of shipped code of the library.
-func each(t *testing.T, do func(path, text string)) {
+// each calls do with the texts of shipped code below a folder of the library.
+func each(t *testing.T, library string, do func(path, text string)) {
 	t.Helper()
-	err := filepath.WalkDir(filepath.Join(root, "store"), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(root, library), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -185,7 +185,7 @@ func (a *Alteration) Change(c Spec) error {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s", fault.ErrSchema, c.Name, was, c.Type)
+		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s: add a column of another name", fault.ErrSchema, c.Name, was, c.Type)
 	}
 	next := c.field()
 	if err := cmp.Or(a.sealable(&next), a.Meta.cover(&next), a.Meta.indexable(&next)); err != nil {
