@@ -116,7 +116,7 @@ func isKind(err error) bool {
 	return false
 }
 
-// concise leaves the stack trace of the server out of the text of an error.
+// concise leaves the stack trace of the server, and names of types of the client, out of the text of an error.
 type concise struct{ error }
 
 func (c concise) Unwrap() error { return c.error }
@@ -125,7 +125,7 @@ func (c concise) Error() string {
 	if i := strings.Index(text, "\n\tat "); i >= 0 {
 		text = text[:i]
 	}
-	return strings.ReplaceAll(text, "\n", " ")
+	return gate.Plain(text)
 }
 
 const javaPrefix = "HBase Java exception "

@@ -51,3 +51,12 @@ func Last(err error) error {
 type connected struct{ error }
 
 func (connected) Connected() bool { return true }
+
+// Plain returns the text of an error of gohbase on one line, and without the names of its types.
+func Plain(text string) string { return plain.Replace(text) }
+
+var plain = strings.NewReplacer(
+	"region.ServerError: client is closed", "the connection to the server was lost",
+	"region.ServerError: ", "", "region.RetryableError: ", "", "region.NotServingRegionError: ", "",
+	"\n", " ",
+)

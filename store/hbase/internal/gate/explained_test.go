@@ -2,10 +2,12 @@ package gate
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/tsuna/gohbase/region"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -70,4 +72,18 @@ func TestLast(t *testing.T) {
 		_, connected := last.(interface{ Connected() bool })
 		require.Equal(t, strings.HasPrefix(says, "ZooKeeper"), connected)
 	}
+}
+
+// The text of an error of gohbase is plain, so that people read it.
+func TestPlain(t *testing.T) {
+	for want, err := range map[string]error{
+		"a: the connection to the server was lost":     fmt.Errorf("a: %w", region.ErrClientClosed),
+		"a: got a response with a nonsensical call ID": fmt.Errorf("a: %w", region.ErrMissingCallID),
+	} {
+		require.Equal(t, want, Plain(err.Error()))
+	}
+	for _, err := range []error{region.ServerError{}, region.RetryableError{}, region.NotServingRegionError{}} {
+		require.NotContains(t, Plain(err.Error()+": b c"), "region.")
+	}
+	require.Equal(t, "a b", Plain("a\nb"))
 }
