@@ -189,8 +189,8 @@ func Asking(ask Ask, say func(text string)) Opener {
 			ask, stop := waiting("--store", name, ask, say)
 			defer stop()
 			db, err := k.far(ctx, rest, ask, nil, how)
-			if err == nil && !how.Create {
-				db, err = used(ctx, db)
+			if err == nil {
+				db, err = used(ctx, db, how.Create)
 			}
 			if errors.Is(err, errNoStore) {
 				return nil, noStore(Shown(name))
@@ -208,11 +208,11 @@ func noStore(in string) error {
 	return unreached{fmt.Sprintf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one", in), fs.ErrNotExist}
 }
 
-// used returns a database that has something of ours, or closes it. Whoever has mistyped its name must not believe that
-// all is gone.
-func used(ctx context.Context, db driver.DB) (driver.DB, error) {
+// used returns a database that has something of ours, or is to get it, or closes it. Whoever has mistyped its name must not
+// believe that all is gone. One that is to get it is asked, too, since HBase lets clients in that has no master to make tables.
+func used(ctx context.Context, db driver.DB, create bool) (driver.DB, error) {
 	names, err := db.Families(ctx)
-	if err == nil && len(names) == 0 {
+	if err == nil && len(names) == 0 && !create {
 		err = errNoStore
 	}
 	if err != nil {

@@ -2,12 +2,14 @@ package stores
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // The adapter's warnings are shown, those of the client library are not.
@@ -35,4 +37,34 @@ func TestLoginsOfNoServer(t *testing.T) {
 	require.EqualError(t, Check("pebble://m/x"),
 		`store "pebble://m/x": it begins as the name of a server, and would be the folder /m/x: write pebble:m/x, or pebble:/m/x; it is pebble:DIR`)
 	require.Equal(t, "pebble:a@b", Shown("pebble:a@b"))
+}
+
+// A listed is a database that says what it has.
+type listed struct {
+	driver.DB
+	names  []string
+	err    error
+	closed bool
+}
+
+func (l *listed) Families(context.Context) ([]string, error) { return l.names, l.err }
+func (l *listed) Close() error                               { l.closed = true; return nil }
+
+// A database is asked what it has before a command works on it, also where that makes a store: what does not answer then is waited for
+// here, where that is said.
+func TestDatabasesAreAsked(t *testing.T) {
+	for _, c := range []struct {
+		db     listed
+		create bool
+		fails  error
+	}{
+		{listed{names: []string{"catalogue"}}, false, nil},
+		{listed{}, false, errNoStore},
+		{listed{}, true, nil},
+		{listed{err: driver.ErrUnavailable}, true, driver.ErrUnavailable},
+	} {
+		_, err := used(t.Context(), &c.db, c.create)
+		require.ErrorIs(t, err, c.fails)
+		require.Equal(t, c.fails != nil, c.db.closed)
+	}
 }
