@@ -625,7 +625,7 @@ func (r *reader) ttl(n ast.Node, field string) time.Duration {
 	}
 	ttl, err := duration(text)
 	if !ok || err != nil || ttl <= 0 {
-		r.failf(n, field, "need how long rows live, as in 30d or 12h30m, or %q, not %s", ttlByRow, short(n.GetToken().Value))
+		r.failf(n, field, "need how long rows live, as in 30d or 12h30m, where days stand by themselves, or %q, not %s", ttlByRow, short(n.GetToken().Value))
 	} else if _, err := ParseTTL(text); err != nil {
 		r.fail(n, field, err)
 	}

@@ -94,7 +94,7 @@ func TestMistakes(t *testing.T) {
 		{head + "layout: [packed]\nspread-bits: 99999999999999999999\n", []string{"f:4:9: layout: need a text, not a list", "f:5:14: spread-bits: need an integer"}},
 		{head + "conditional: yes\n", []string{"f:4:14: conditional: need true or false, not a text"}},
 		{head + "tenants: acme\n", []string{"f:4:10: tenants: need true or false, not a text"}},
-		{head + "ttl: soon\n", []string{`f:4:6: ttl: need how long rows live, as in 30d or 12h30m, or "by row", not soon`}},
+		{head + "ttl: soon\n", []string{`f:4:6: ttl: need how long rows live, as in 30d or 12h30m, where days stand by themselves, or "by row", not soon`}},
 		{head + "ttl: -1h\n", []string{"f:4:6: ttl: need how long rows live"}},
 		{head + "ttl: 30\n", []string{"f:4:6: ttl: need how long rows live"}},
 		{head + "ttl: 0d\n", []string{"f:4:6: ttl: need how long rows live"}},
