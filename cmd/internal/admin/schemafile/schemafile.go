@@ -89,7 +89,8 @@ type Table struct {
 // Check returns what is wrong with the schema.
 func (t Table) Check() error {
 	if t.PageRows > 0 {
-		return errors.Unwrap(paged.Check(t.Schema, t.PageRows)) // which puts the name of its package before it
+		err := paged.Check(t.Schema, t.PageRows)
+		return cmp.Or(errors.Unwrap(err), err) // without the name of its package
 	}
 	return t.Schema.Check()
 }
