@@ -262,12 +262,12 @@ func TestListUnderAnOlderCatalogue(t *testing.T) {
 		return db
 	})
 	run := onStore(t, e, stdout, stderr)
-	made := func() string {
-		run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/staff.yaml")
-		run(exit.OK, "table", "describe", "staff", "--json")
+	made := func(name string) string {
+		run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/"+name+".yaml")
+		run(exit.OK, "table", "describe", name, "--json")
 		return regexp.MustCompile(`"id":"([0-9a-f]{32})"`).FindStringSubmatch(stdout.String())[1]
 	}
-	made()
+	made("staff")
 	catalogue, err := db.Family(t.Context(), driver.FamilySpec{Name: "catalogue", Layout: driver.LayoutWide, Existing: true})
 	require.NoError(t, err)
 	var before []driver.Mutation
@@ -276,15 +276,27 @@ func TestListUnderAnOlderCatalogue(t *testing.T) {
 		before = append(before, driver.Mutation{Row: row.Key, DeleteRow: true}, driver.Mutation{Row: row.Key, Puts: row.Cells})
 	}
 	run(exit.OK, "table", "drop", "staff", "--yes")
-	anew := made()
-	for _, m := range before {
-		require.NoError(t, catalogue.Apply(t.Context(), m))
+	anew := made("staff")
+	backedUp := func() {
+		for _, m := range before {
+			require.NoError(t, catalogue.Apply(t.Context(), m))
+		}
 	}
+	backedUp()
 	for code, args := range map[exit.Code][]string{exit.OK: {"table", "list"}, exit.Wrong: {"verify"}} {
 		run(code, args...)
 		require.Contains(t, stderr.String(), "the store has data of a table that is not among these")
-		require.Contains(t, stderr.String(), anew)
+		require.Contains(t, stderr.String(), "'rangecrypt table drop --id "+anew+"' drops it\n")
 	}
+
+	// All of it is one warning.
+	other := made("readings")
+	backedUp()
+	run(exit.OK, "table", "list")
+	ids := []string{anew, other}
+	slices.Sort(ids)
+	require.Equal(t, 1, strings.Count(stderr.String(), "not among these"))
+	require.Contains(t, stderr.String(), "'rangecrypt table drop --id ID' drops that of one; the ids are "+strings.Join(ids, ", ")+"\n")
 }
 
 // Where the catalogue is older than rows, verify says what that means for all else that it says.

@@ -2,9 +2,11 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -45,8 +47,14 @@ func LeftOvers(ctx context.Context, c *cli.Call, known inspect.Database) (map[st
 // WarnOfLeftOvers names the data of tables that are not there, below a list of those that are.
 func WarnOfLeftOvers(ctx context.Context, c *cli.Call, known inspect.Database) error {
 	left, err := LeftOvers(ctx, c, known)
-	for _, id := range slices.Sorted(maps.Keys(left)) {
-		c.Warn("the store has data of a table that is not among these, as after a drop that was interrupted, while a table is made, or where the catalogue is from a backup that is older than the table; unless it is from a backup, 'rangecrypt table drop --id %s' drops it", id)
+	if len(left) == 0 {
+		return err
 	}
-	return err
+	ids := slices.Sorted(maps.Keys(left))
+	what, drops := "a table that is", fmt.Sprintf("'rangecrypt table drop --id %s' drops it", ids[0])
+	if len(ids) > 1 {
+		what, drops = "tables that are", "'rangecrypt table drop --id ID' drops that of one; the ids are "+strings.Join(ids, ", ")
+	}
+	c.Warn("the store has data of %s not among these, as after a drop that was interrupted, while a table is made, or where the catalogue is from a backup that is older; unless it is from a backup, %s", what, drops)
+	return nil
 }
