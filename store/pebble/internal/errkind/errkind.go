@@ -74,7 +74,11 @@ func OfDisk(err error) error {
 	}
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, errno) {
-			return New(fmt.Sprintf("%v: %s", driver.ErrUnavailable, oneLine(err)), driver.ErrUnavailable, err)
+			text := fmt.Sprintf("%v: %s", driver.ErrUnavailable, oneLine(err))
+			if errno == syscall.EMFILE {
+				text += "; allow the process more of them (ulimit -n)"
+			}
+			return New(text, driver.ErrUnavailable, err)
 		}
 	}
 	return err

@@ -37,5 +37,6 @@ func TestKinds(t *testing.T) {
 	require.ErrorIs(t, OfDisk(missing), fs.ErrNotExist)
 	require.NotErrorIs(t, OfDisk(missing), driver.ErrCorrupt)
 	require.ErrorIs(t, OfOpen(errors.New("pebble: malformed manifest")), driver.ErrCorrupt, "the engine names damage by texts")
+	require.ErrorContains(t, Of(&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EMFILE}), "ulimit -n", "what to do")
 	require.NoError(t, Of(nil))
 }
