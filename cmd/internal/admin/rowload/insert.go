@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store"
 )
@@ -30,6 +31,7 @@ type Target interface {
 	Put(ctx context.Context, rows ...store.Row) error
 	Insert(ctx context.Context, rows ...store.Row) error // of keys that nobody else has
 	GetBatch(ctx context.Context, keys []store.Row, columns ...string) ([]store.Row, error)
+	Schema() store.Schema // as it is by now
 }
 
 // Insert puts the rows, and says what came of it, also with an error. If ctx ends, no further batch begins, and those
@@ -290,6 +292,23 @@ func (s *sender) same(rows []store.Row, came []*tabular.Row, found []store.Row) 
 	return err
 }
 
+// unmapped returns an error if the table has lost a column of the load: that is no fault of a row, of which all others would be bad.
+func (s *sender) unmapped() error {
+	schema, has := s.table.Schema(), make(map[string]bool)
+	for _, part := range schema.Key {
+		has[part.Describe().Name] = true
+	}
+	for _, column := range schema.Columns {
+		has[column.Describe().Name] = true
+	}
+	for _, c := range s.Map.Columns {
+		if c != nil && !has[c.Name] {
+			return fmt.Errorf("%w: column %s was renamed or dropped while rows came in", store.ErrSchemaChanged, show.Visible(c.Name))
+		}
+	}
+	return nil
+}
+
 // put puts a batch, without the rows that the table does not take where these may be skipped.
 func (s *sender) put(rows []store.Row, came []*tabular.Row) error {
 	if err := s.ctx.Err(); err != nil {
@@ -312,6 +331,9 @@ func (s *sender) put(rows []store.Row, came []*tabular.Row) error {
 		var batch *store.BatchError
 		switch {
 		case errors.As(err, &row) && !errors.As(err, &batch) && row.Index < len(rows):
+			if err := s.unmapped(); err != nil {
+				return err
+			}
 			if err := s.bad(came[row.Index], row.Err); err != nil {
 				return fmt.Errorf("%w: %w", ErrRefused, err)
 			}

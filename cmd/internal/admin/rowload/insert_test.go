@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
+	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store"
 )
@@ -45,6 +46,10 @@ func (g *growing) GetBatch(_ context.Context, keys []store.Row, _ ...string) ([]
 	return make([]store.Row, len(keys)), nil
 }
 
+func (g *growing) Schema() store.Schema {
+	return store.Schema{Key: []store.KeyPart{store.HashedPart("id", store.Int64)}}
+}
+
 // A sized table counts batches, and the bytes of the largest.
 type sized struct {
 	mu            sync.Mutex
@@ -64,8 +69,47 @@ func (z *sized) Put(_ context.Context, rows ...store.Row) error {
 
 func (z *sized) Insert(ctx context.Context, rows ...store.Row) error { return z.Put(ctx, rows...) }
 
+func (z *sized) Schema() store.Schema {
+	return store.Schema{Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.RandomisedColumn("text", store.String)}}
+}
+
 func (z *sized) GetBatch(_ context.Context, keys []store.Row, _ ...string) ([]store.Row, error) {
 	return make([]store.Row, len(keys)), nil
+}
+
+// An altered table has its column text renamed when it has the first row.
+type altered struct {
+	sized
+	name string
+}
+
+func (a *altered) Put(ctx context.Context, rows ...store.Row) error {
+	if a.name != "text" {
+		return &store.RowError{Index: 0, Err: fmt.Errorf("%w %q", store.ErrColumn, "text")}
+	}
+	a.name = "words"
+	return a.sized.Put(ctx, rows...)
+}
+
+func (a *altered) Insert(ctx context.Context, rows ...store.Row) error { return a.Put(ctx, rows...) }
+
+func (a *altered) Schema() store.Schema {
+	return store.Schema{Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.RandomisedColumn(a.name, store.String)}}
+}
+
+// A column that goes while rows come in ends the load. It makes no row a bad one, which would be left out.
+func TestColumnOfALoadGoes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rows.csv")
+	require.NoError(t, os.WriteFile(file, []byte("id,text\n1,a\n2,b\n3,c\n"), 0o600))
+	l := loadOf(t, file, store.RandomisedColumn("text", store.String))
+	l.SkipBad = true
+	l.MaxBad = store.Must(values.ParseMaxBad("100%"))
+	require.NoError(t, l.Check(t.Context()))
+	done, err := l.Insert(t.Context(), &altered{name: "text"})
+	require.ErrorIs(t, err, store.ErrSchemaChanged)
+	require.ErrorContains(t, err, "column text was renamed or dropped while rows came in")
+	require.Equal(t, 1, done.Rows)
+	require.Zero(t, l.Bad.Rows)
 }
 
 // Of large rows few are sent together, whatever Batch says.

@@ -343,6 +343,8 @@ func (o *insertRows) next(err error, name string) string {
 		return fmt.Sprintf("the same command with --load %s and a greater --max-bad goes on", name)
 	case errors.Is(err, rowload.ErrRefused):
 		return fmt.Sprintf("the same command with --load %s and --skip-bad leaves out what the table refuses, and goes on", name)
+	case errors.Is(err, store.ErrSchemaChanged):
+		return fmt.Sprintf("insert the input again with --map, or --ignore, for that column: rows that are there already are replaced, unless the table has a tie-breaker (load %s)", name)
 	case errors.Is(err, tabular.ErrInput):
 		return fmt.Sprintf("mend the input, and insert it again: rows that are there already are replaced, unless the table has a tie-breaker (load %s)", name)
 	case o.Stream():
