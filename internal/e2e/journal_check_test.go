@@ -247,3 +247,16 @@ func TestLoadOfBrokenDatabase(t *testing.T) {
 		})
 	}
 }
+
+// What makes no sense is shown, and not what comes long after it.
+func TestWhatMakesNoSenseIsShown(t *testing.T) {
+	const ms = 1_000_000
+	calls := []call{put(ms, 2*ms, 7), got(3*ms, 4*ms, 8)}
+	for i := range int64(100) {
+		calls = append(calls, got((10+2*i)*ms, (11+2*i)*ms, 7))
+	}
+	v := hand(calls...).judge()
+	require.Len(t, v.wrong, 1)
+	require.Contains(t, v.wrong[0], "  2000..3000 µs, client 0: get note 8\n")
+	require.NotContains(t, v.wrong[0], "note 7\n  200000..")
+}

@@ -237,8 +237,35 @@ func (v *verdict) decide(what string, calls []call, object porcupine.Model, saw 
 		}
 	}
 	if result != porcupine.Ok {
-		v.wrong = append(v.wrong, fmt.Sprintf("%s: its %d calls are %s; all of them: %s\n%s", what, len(calls), result, keep(calls), tail(calls)))
+		v.wrong = append(v.wrong, fmt.Sprintf("%s: its %d calls are %s; all of them: %s\n%s", what, len(calls), result, keep(calls), shown(calls, stuck(object, ops, calls))))
 	}
+}
+
+// stuck returns the position of the first call that begins after one for which the longest order that is found has no place.
+func stuck(object porcupine.Model, ops []porcupine.Operation, calls []call) int {
+	history := searched(ops, calls)
+	_, info := porcupine.CheckOperationsVerbose(object, history, judgement)
+	var longest []int
+	for _, order := range info.PartialLinearizations()[0] {
+		if len(order) > len(longest) {
+			longest = order
+		}
+	}
+	placed := make([]bool, len(history))
+	for _, i := range longest {
+		placed[i] = true
+	}
+	var at int64 = math.MaxInt64
+	for i, op := range history {
+		if !placed[i] {
+			at = min(at, op.Return)
+		}
+	}
+	after := slices.IndexFunc(calls, func(c call) bool { return c.Begin > at })
+	if after < 0 {
+		return len(calls)
+	}
+	return after
 }
 
 // judgement is how long the search for one order may take. It takes a second or two on a busy machine.
@@ -558,10 +585,10 @@ func keep(calls []call) string {
 	return f.Name()
 }
 
-// tail shows the last calls of an object.
-func tail(calls []call) string {
+// shown has the calls of an object before a position, and some after it.
+func shown(calls []call, at int) string {
 	var out bytes.Buffer
-	for _, c := range calls[max(0, len(calls)-40):] {
+	for _, c := range calls[max(0, at-40):min(len(calls), at+10)] {
 		end := "unknown"
 		if c.End != 0 {
 			end = fmt.Sprint((c.End - calls[0].Begin) / 1000)

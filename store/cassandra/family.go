@@ -16,6 +16,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/instant"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -152,9 +153,6 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	return out, nil
 }
 
-// inPiecesAttempts is how often a row is read in pieces before it is said to change too fast, over some ten seconds.
-const inPiecesAttempts = 12
-
 // getInPieces reads a slice that the server gives up. Its pieces are not of one instant. So all are read until two times agree
 // in every cell, write times included: nothing that is there has changed from the end of the first to the beginning of the
 // second.
@@ -166,44 +164,21 @@ func (f *family) getInPieces(ctx context.Context, row []byte, cells driver.Slice
 		}
 	}
 	s.Head, s.Stamps = false, true
-	var before []driver.Cell
 	var begins [][]byte
-	for attempt := range inPiecesAttempts {
-		var head []driver.Cell
-		var err error
+	out, err := instant.Agreed(ctx, cells.Stamps, nil, func() (out []driver.Cell, err error) {
 		if cells.Head && !joined {
-			head, err = f.get(ctx, row, driver.Slice{End: driver.AboveHead(), Stamps: true})
-		}
-		if err != nil {
-			return nil, err
-		}
-		var rest []driver.Cell
-		if rest, begins, err = f.pieces(ctx, row, s, begins); err != nil {
-			return nil, err
-		}
-		out := append(head, rest...)
-		if attempt > 0 && slices.EqualFunc(before, out, sameCell) {
-			if !cells.Stamps {
-				for i := range out {
-					out[i].Stamp = 0
-				}
-			}
-			if joined {
-				out = cells.CutBehindHead(out)
-			}
-			return out, nil
-		}
-		if before = out; attempt > 0 {
-			if err := pause.Again(ctx, "row_changed", 10*time.Millisecond, 2*time.Second, attempt); err != nil {
+			if out, err = f.get(ctx, row, driver.Slice{End: driver.AboveHead(), Stamps: true}); err != nil {
 				return nil, err
 			}
 		}
+		var rest []driver.Cell
+		rest, begins, err = f.pieces(ctx, row, s, begins)
+		return append(out, rest...), err
+	})
+	if joined {
+		out = cells.CutBehindHead(out)
 	}
-	return nil, fmt.Errorf("%w: the row has so many markers of deleted cells that it is read in pieces, and it changes faster than that", driver.ErrUnavailable)
-}
-
-func sameCell(a, b driver.Cell) bool {
-	return a.Stamp == b.Stamp && bytes.Equal(a.Qualifier, b.Qualifier) && bytes.Equal(a.Value, b.Value)
+	return out, err
 }
 
 // pieces reads a slice in pieces: the first begins where the slice does, and the others at some qualifiers. What the server gives up
@@ -294,7 +269,18 @@ func nextCell(i *gocql.Iter, more ...any) (c driver.Cell, ok bool) {
 // The static columns come with every CQL row of the slice, but do not come with none. Then the
 // cell before the end of the slice is asked for: that it lies before the start, or that there is
 // none, says that the slice is empty, and its static columns are of the same instant.
+//
+// With a limit, the answer need not be of one instant, which package instant sees.
 func (f *family) getWithHead(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
+	if cells.Limit == 0 {
+		return f.getOnceWithHead(ctx, row, cells)
+	}
+	s := cells
+	s.Stamps = true
+	return instant.Agreed(ctx, cells.Stamps, instant.OfHead, func() ([]driver.Cell, error) { return f.getOnceWithHead(ctx, row, s) })
+}
+
+func (f *family) getOnceWithHead(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
 	if s, ok := cells.JoinHead(); ok {
 		s.Limit = cells.LimitWithHead()
 		out, err := f.get(ctx, row, s)
