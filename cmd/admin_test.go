@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
 
 // before returns a database that calls a function before calls of the named methods.
@@ -210,18 +211,20 @@ func onStore(t *testing.T, e *cli.Env, stdout, stderr *bytes.Buffer) func(code e
 	}
 }
 
+// onMemory is onStore of a store in memory, which it also returns.
+func onMemory(t *testing.T) (db driver.DB, run func(code exit.Code, args ...string), stdout, stderr *bytes.Buffer) {
+	db = drivertest.NewMemory()
+	e, stdout, stderr := testEnv(t, func(driver.DB) driver.DB { return db })
+	return db, onStore(t, e, stdout, stderr), stdout, stderr
+}
+
 // A table that has lost its rows is dropped as any other, since nothing else brings the store in order where there is no backup.
 func TestDropOfATableWithoutRows(t *testing.T) {
-	var lose func(family string) error
-	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB {
-		lose = func(family string) error { return db.Drop(t.Context(), family) }
-		return db
-	})
-	run := onStore(t, e, stdout, stderr)
+	db, run, stdout, stderr := onMemory(t)
 	run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/readings.yaml")
 	run(exit.OK, "table", "describe", "readings", "--json")
 	id := regexp.MustCompile(`"id":"([0-9a-f]{32})"`).FindStringSubmatch(stdout.String())
-	require.NoError(t, lose("t"+id[1]))
+	require.NoError(t, db.Drop(t.Context(), "t"+id[1]))
 	run(exit.Wrong, "table", "query", "readings")
 	require.Contains(t, stderr.String(), "without one, the table can only be dropped")
 	run(exit.OK, "table", "drop", "readings", "--yes")
@@ -231,12 +234,7 @@ func TestDropOfATableWithoutRows(t *testing.T) {
 
 // Indexes that columns of several tables share are of the database, and no data of a table that is not there.
 func TestSharedIndexesAreNoLeftOvers(t *testing.T) {
-	var db driver.DB
-	e, stdout, stderr := testEnv(t, func(is driver.DB) driver.DB {
-		db = is
-		return db
-	})
-	run := onStore(t, e, stdout, stderr)
+	db, run, stdout, stderr := onMemory(t)
 	dir := t.TempDir()
 	schema, rows := filepath.Join(dir, "t.yaml"), filepath.Join(dir, "t.csv")
 	require.NoError(t, os.WriteFile(schema, []byte("table: t\nkey: [{name: id, type: int64, encryption: hashed}]\ncolumns: [{name: v, type: int64, encryption: ordered, scheme: kerschbaum, confidentiality: database}]\n"), 0o600))
@@ -256,12 +254,7 @@ func TestSharedIndexesAreNoLeftOvers(t *testing.T) {
 // Data that no table of the catalogue has is named also where a table of it has no data, as under a catalogue from before the table was
 // made anew: then there is data of as many tables as there are tables.
 func TestListUnderAnOlderCatalogue(t *testing.T) {
-	var db driver.DB
-	e, stdout, stderr := testEnv(t, func(is driver.DB) driver.DB {
-		db = is
-		return db
-	})
-	run := onStore(t, e, stdout, stderr)
+	db, run, stdout, stderr := onMemory(t)
 	made := func(name string) string {
 		run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/"+name+".yaml")
 		run(exit.OK, "table", "describe", name, "--json")
@@ -301,12 +294,7 @@ func TestListUnderAnOlderCatalogue(t *testing.T) {
 
 // Where the catalogue is older than rows, verify says what that means for all else that it says.
 func TestVerifyUnderAnOlderCatalogue(t *testing.T) {
-	var db driver.DB
-	e, stdout, stderr := testEnv(t, func(is driver.DB) driver.DB {
-		db = is
-		return db
-	})
-	run := onStore(t, e, stdout, stderr)
+	db, run, stdout, _ := onMemory(t)
 	rows := filepath.Join(t.TempDir(), "rows.csv")
 	require.NoError(t, os.WriteFile(rows, []byte("id,name,team\n1,ann,mill\n"), 0o600))
 	run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/staff.yaml")
