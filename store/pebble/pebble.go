@@ -116,8 +116,8 @@ type entry struct {
 // does not exist.
 //
 // A directory that is not empty and holds something else, or was written by a newer version, is [driver.ErrLayout] and left as it
-// is. So is a new one within the directory of another database. One that is open already is [driver.ErrLocked]. Opening writes: what is only in the log gets into tables. A disk that has no
-// space for them is [driver.ErrUnavailable]. So are calls once the directory was moved or replaced, until it is opened anew.
+// is. So is a new one within the directory of another database. One that is open already is [driver.ErrLocked]. Opening writes:
+// what is only in the log gets into tables. A disk that has no space for them is [driver.ErrUnavailable]. So are calls once the directory was moved or replaced, until it is opened anew.
 //
 // A directory whose files are damaged or missing is [driver.ErrCorrupt] and left as it is; damage within a
 // table is that error of the reads that meet it. One without the file RANGECRYPT that has files of the engine is
@@ -160,9 +160,10 @@ func Open(dir string, opts *Options) (*DB, error) {
 }
 
 func open(dir string, o Options) (_ *DB, err error) {
+	_, err = o.FS.Stat(dir)
+	made := errors.Is(err, fs.ErrNotExist) // and removed again if nothing comes of it
 	// Look before anything is written, the lock file included: the directory may be anyone's.
 	is, err := readFormat(o.FS, dir)
-	made := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case err != nil && (o.MustExist || !made):
 		return nil, err
