@@ -264,13 +264,7 @@ func nextCell(i *gocql.Iter, more ...any) (c driver.Cell, ok bool) {
 	return c, ok
 }
 
-// getWithHead reads a slice with the head of its row.
-//
-// The static columns come with every CQL row of the slice, but do not come with none. Then the
-// cell before the end of the slice is asked for: that it lies before the start, or that there is
-// none, says that the slice is empty, and its static columns are of the same instant.
-//
-// With a limit, the answer need not be of one instant, which package instant sees.
+// getWithHead reads a slice with the head of its row. With a limit, an answer need not be of one instant, which package instant sees.
 func (f *family) getWithHead(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
 	if cells.Limit == 0 {
 		return f.getOnceWithHead(ctx, row, cells)
@@ -280,6 +274,11 @@ func (f *family) getWithHead(ctx context.Context, row []byte, cells driver.Slice
 	return instant.Agreed(ctx, cells.Stamps, instant.OfHead, func() ([]driver.Cell, error) { return f.getOnceWithHead(ctx, row, s) })
 }
 
+// getOnceWithHead does so without a look at that.
+//
+// The static columns come with every CQL row of the slice, but do not come with none. Then the
+// cell before the end of the slice is asked for: that it lies before the start, or that there is
+// none, says that the slice is empty, and its static columns are of the same instant.
 func (f *family) getOnceWithHead(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
 	if s, ok := cells.JoinHead(); ok {
 		s.Limit = cells.LimitWithHead()

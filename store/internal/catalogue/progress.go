@@ -86,31 +86,34 @@ func (all Spans) Has(s Span) bool {
 	return slices.ContainsFunc(all, func(done Span) bool { return done.holds(s) })
 }
 
-// EachLeft calls do for as many shares of a part as are wanted, but for those that are done, at the same time. One is done by the caller's
-// goroutine. No part is done where do ends its goroutine, as a callback of a test may.
+// EachLeft calls do for as many shares of a part as are wanted, but for those that are done, at the same time. If one is left,
+// the caller's goroutine does it. No part is done where do ends its goroutine, as a callback of a test may.
 func (all Spans) EachLeft(ctx context.Context, part inspect.Part, shares int, do func(ctx context.Context, share inspect.Part) error) error {
 	if shares < 0 {
 		return fmt.Errorf("%w: Shares is %d", driver.ErrRange, shares)
 	}
 	n := max(1, min(shares, inspect.MaxParts/part.Of))
-	if n == 1 && !all.Has(SpanOf(part.Index, part.Of)) {
-		return do(ctx, part)
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	var under atomic.Int32
+	var left []inspect.Part
 	for i := range n {
 		share := inspect.Part{Index: part.Index*n + i, Of: part.Of * n}
 		if !all.Has(SpanOf(share.Index, share.Of)) {
-			under.Add(1)
-			group.Go(func() error {
-				err := do(ctx, share)
-				under.Add(-1)
-				return err
-			})
+			left = append(left, share)
 		}
 	}
+	if len(left) == 1 {
+		return do(ctx, left[0])
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	var returned atomic.Int32
+	for _, share := range left {
+		group.Go(func() error {
+			err := do(ctx, share)
+			returned.Add(1)
+			return err
+		})
+	}
 	err := group.Wait()
-	if err == nil && under.Load() > 0 {
+	if err == nil && int(returned.Load()) < len(left) {
 		err = errors.New("a callback has ended its goroutine: begin the part again")
 	}
 	return err

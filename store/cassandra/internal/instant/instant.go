@@ -28,8 +28,8 @@ func Agreed(ctx context.Context, stamps bool, whole func([]driver.Cell) bool, re
 			return nil, err
 		}
 		if whole != nil && whole(out) || attempt > 0 && slices.EqualFunc(before, out, same) {
-			for i := range out {
-				if !stamps {
+			if !stamps {
+				for i := range out {
 					out[i].Stamp = 0
 				}
 			}
