@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/columns"
 	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
@@ -232,7 +233,7 @@ func tenants(ctx context.Context, st *store.Store) []string {
 }
 
 // columnsOf returns the columns of a table, whose name may have that of a column after it.
-func columnsOf(ctx context.Context, st *store.Store, table string) (names []string) {
+func columnsOf(ctx context.Context, st *store.Store, table string) []string {
 	tbl, err := st.Table(ctx, table)
 	for at := len(table); err != nil; {
 		if at = strings.LastIndexByte(table[:at], '.'); at < 0 {
@@ -240,13 +241,7 @@ func columnsOf(ctx context.Context, st *store.Store, table string) (names []stri
 		}
 		tbl, err = st.Table(ctx, table[:at])
 	}
-	for _, p := range tbl.Schema().Key {
-		names = append(names, p.Describe().Name)
-	}
-	for _, c := range tbl.Schema().Columns {
-		names = append(names, c.Describe().Name)
-	}
-	return names
+	return columns.Names(tbl.Schema())
 }
 
 // movable returns the columns of a table whose ciphertexts can be moved.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
+	"github.com/rangecrypt/rangecrypt/internal/cli/columns"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
@@ -294,15 +295,9 @@ func (s *sender) same(rows []store.Row, came []*tabular.Row, found []store.Row) 
 
 // unmapped returns an error if the table has lost a column of the load: that is no fault of a row, of which all others would be bad.
 func (s *sender) unmapped() error {
-	schema, has := s.table.Schema(), make(map[string]bool)
-	for _, part := range schema.Key {
-		has[part.Describe().Name] = true
-	}
-	for _, column := range schema.Columns {
-		has[column.Describe().Name] = true
-	}
+	has := columns.Names(s.table.Schema())
 	for _, c := range s.Map.Columns {
-		if c != nil && !has[c.Name] {
+		if c != nil && !slices.Contains(has, c.Name) {
 			return fmt.Errorf("%w: column %s was renamed or dropped while rows came in", store.ErrSchemaChanged, show.Visible(c.Name))
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/columns"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -439,15 +440,9 @@ func (r *reader) checkFields(s Table) {
 
 // checkCopied finds names in a list of columns to copy that are none of the schema.
 func (r *reader) checkCopied(field string, s store.Schema, c store.Column) {
-	known := make(map[string]bool)
-	for _, p := range s.Key {
-		known[p.Describe().Name] = true
-	}
-	for _, c := range s.Columns {
-		known[c.Describe().Name] = true
-	}
+	known := columns.Names(s)
 	for i, name := range c.Describe().Copied {
-		if !known[name] {
+		if !slices.Contains(known, name) {
 			r.failf(r.options[field], fmt.Sprintf("%s[%d]", field, i), "the schema has no column %q: correct the name, or leave it out", name)
 		}
 	}
