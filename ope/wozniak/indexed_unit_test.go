@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -461,7 +462,7 @@ func BenchmarkIndexed(b *testing.B) {
 		name := map[bool]string{false: "all", true: "targets"}[targets]
 		b.Run("Encrypt/"+name, func(b *testing.B) {
 			s := newIndexed(b, opetest.NewIndex(), ope.Int32, opts)
-			s.limit = 1 << 40
+			s.limit = math.MaxInt
 			random := rand.New(rand.NewPCG(1, 1))
 			for b.Loop() {
 				if _, err := s.Encrypt(bg, int64(int32(random.Uint32()))); err != nil {

@@ -200,7 +200,7 @@ func TestCountersSaturate(t *testing.T) {
 	next, ok, err := r.Place(low, e)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.EqualValues(t, most-1, next.Shape.Depth)
+	require.EqualValues(t, uint32(most-1), next.Shape.Depth)
 	_, ok, err = r.Place(next, e)
 	require.NoError(t, err)
 	require.False(t, ok)
