@@ -78,7 +78,9 @@ func (s *Source) read(ctx context.Context) (*layout, error) {
 		return nil, err
 	}
 	masked, err := s.names(ctx, "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ? AND table_name = ?", of...)
-	if err != nil && !errors.Is(err, driver.ErrNoFamily) { // before Cassandra 5 there are none
+	if errors.Is(err, driver.ErrNoFamily) {
+		err = nil // before Cassandra 5 there are none
+	} else if err != nil {
 		return nil, err
 	}
 	for _, name := range masked {

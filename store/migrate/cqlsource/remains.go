@@ -88,15 +88,28 @@ func (s *Source) beforeDrop(ctx context.Context, l *layout) (todo []string, err 
 		}
 	}
 	if snapshots != "" {
-		todo = append(todo, fmt.Sprintf("Nodes keep a snapshot of a table that is dropped (auto_snapshot):%s. To prevent that: %s.", snapshots, s.alter(l, "allow_auto_snapshot = false")))
+		todo = append(todo, fmt.Sprintf("Nodes keep a snapshot of a table that is dropped (auto_snapshot):%s. To prevent that: %s.", snapshots, s.noSnapshots(l)))
 	}
 	if backups != "" {
-		todo = append(todo, fmt.Sprintf("Nodes keep old data files (incremental_backups):%s. To prevent that: %s.", backups, s.alter(l, "incremental_backups = false")))
+		todo = append(todo, fmt.Sprintf("Nodes keep old data files (incremental_backups):%s. To prevent that: %s.", backups, s.set(l, "incremental_backups = false", "run 'nodetool disablebackup' there")))
 	}
 	if l.cdc {
 		todo = append(todo, fmt.Sprintf("Changes of the table are kept for others to read: ALTER TABLE %s WITH cdc = false.", l.table))
 	}
 	return todo, nil
+}
+
+// noSnapshots says how a table goes without a snapshot of it.
+func (s *Source) noSnapshots(l *layout) string {
+	return s.set(l, "allow_auto_snapshot = false", "set auto_snapshot to false in the cassandra.yaml of these nodes and start them again, or run 'nodetool clearsnapshot' there afterwards")
+}
+
+// set says how a table gets an option of Cassandra 5, and what to do on the nodes of an earlier one in its place.
+func (s *Source) set(l *layout, option, instead string) string {
+	if slices.ContainsFunc(s.session.GetHosts(), func(h *gocql.HostInfo) bool { return !h.Version().AtLeast(5, 0, 0) }) {
+		return instead
+	}
+	return s.alter(l, option)
 }
 
 // alter returns the statements that change an option of the table and of its views.
@@ -121,7 +134,7 @@ func (s *Source) Drop(ctx context.Context) error {
 		return s.changed()
 	case len(l.views) > 0:
 		return fmt.Errorf("cqlsource: the table %s has materialised views, which have its values, too: drop %s first; a node with auto_snapshot keeps a snapshot of what is dropped; to prevent that: %s",
-			l.table, strings.Join(l.views, ", "), s.alter(l, "allow_auto_snapshot = false"))
+			l.table, strings.Join(l.views, ", "), s.noSnapshots(l))
 	}
 	return s.failed(ctx, "drop", s.session.Query("DROP TABLE IF EXISTS "+l.table).ExecContext(ctx))
 }
