@@ -23,7 +23,7 @@ var cassandraTemplate = template.Must(template.New("cassandra.yaml").Parse(cassa
 
 type cassandraConfig struct {
 	base                          string
-	Host, Seeds, Token            string
+	Host, Seeds, Token, Release   string
 	Port, StoragePort, MemtableMB int
 	KillSafe, Secure, ForTests    bool
 }
@@ -45,7 +45,7 @@ func (s spec) planCassandra(dir string) []plan {
 		base := filepath.Join(dir, fmt.Sprintf("cassandra%d", i+1))
 		var yaml bytes.Buffer
 		err := cassandraTemplate.Execute(&yaml, cassandraConfig{
-			base: base, Host: host(i), Seeds: hostPort(host(0), s.PeerPort), Token: cassandraTokens[i],
+			base: base, Host: host(i), Seeds: hostPort(host(0), s.PeerPort), Token: cassandraTokens[i], Release: s.Release,
 			Port: s.Port, StoragePort: s.PeerPort, MemtableMB: s.HeapMB / 6, KillSafe: s.KillSafe, Secure: s.Secure, ForTests: s.forTests(),
 		})
 		if err != nil {

@@ -49,7 +49,7 @@ type Node struct {
 
 func (c *Cluster) build(dir string, s spec, last *state) {
 	c.dir, c.spec = dir, s
-	c.state = state{Format: stateFormat, Server: s.Kind.Version(), Spec: s, Nodes: map[string]entry{}}
+	c.state = state{Format: stateFormat, Server: s.version(), Spec: s, Nodes: map[string]entry{}}
 	if last != nil {
 		for name, e := range last.Nodes {
 			c.state.Nodes[name] = e
@@ -260,7 +260,7 @@ func (n *Node) Restart(ctx context.Context) error {
 		if c.java, err = findJava(ctx); err != nil {
 			return err
 		}
-		if c.classpath, err = c.spec.Kind.classpath(ctx, c.java, func(string, ...any) {}); err != nil {
+		if c.classpath, err = c.spec.jars(ctx, c.java, func(string, ...any) {}); err != nil {
 			return err
 		}
 	}

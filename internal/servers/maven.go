@@ -46,13 +46,15 @@ func cacheDir() (string, error) {
 // downloadPauses are the waits before Maven is run again after a failure.
 var downloadPauses = []time.Duration{2 * time.Second, 8 * time.Second}
 
-// classpath returns the jars of a server. The first call has Maven fetch them into its local
+// jars returns the jars of a server. The first call has Maven fetch them into its local
 // repository; later ones need neither Maven nor a network, as long as the jars are there.
-func (k Kind) classpath(ctx context.Context, j java, logf func(string, ...any)) ([]string, error) {
+func (s spec) jars(ctx context.Context, j java, logf func(string, ...any)) ([]string, error) {
+	k, version := s.Kind, s.version()
 	pom, mb := cassandraPOM, 70
 	if k == HBase {
 		pom, mb = hbasePOM, 120
 	}
+	pom = bytes.ReplaceAll(pom, []byte(k.versions()[0]), []byte(version))
 	cache, err := cacheDir()
 	if err != nil {
 		return nil, err
@@ -83,19 +85,19 @@ func (k Kind) classpath(ctx context.Context, j java, logf func(string, ...any)) 
 	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), pom, 0o644); err != nil {
 		return nil, err
 	}
-	logf("fetching %s %s with Maven (once, at most %d MB)", k, k.Version(), mb)
+	logf("fetching %s %s with Maven (once, at most %d MB)", k, version, mb)
 	for try := 0; ; try++ {
 		err = runMaven(ctx, mvn, dir, j)
 		if err == nil {
 			break
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("fetch %s %s: %w", k, k.Version(), ctx.Err())
+			return nil, fmt.Errorf("fetch %s %s: %w", k, version, ctx.Err())
 		}
 		if try == len(downloadPauses) {
 			return nil, fmt.Errorf("%w: %s %s, after %d tries of Maven: %w\nCheck the network; "+
 				"behind a proxy or a mirror, Maven's settings (~/.m2/settings.xml)",
-				ErrDownload, k, k.Version(), try+1, err)
+				ErrDownload, k, version, try+1, err)
 		}
 		logf("Maven failed, another try in %v", downloadPauses[try])
 		_ = pause.For(ctx, downloadPauses[try]) // Maven fails if the context has ended

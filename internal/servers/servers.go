@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,12 +25,21 @@ const (
 // Kinds lists the databases.
 func Kinds() []Kind { return []Kind{Cassandra, HBase} }
 
-// Version is the version of the server that is started.
-func (k Kind) Version() string {
+// versions are those of the servers that can be started, the newest first.
+func (k Kind) versions() []string {
 	if k == HBase {
-		return "2.6.4-hadoop3"
+		return []string{"2.6.4-hadoop3", "2.5.13-hadoop3", "2.4.18"}
 	}
-	return "5.0.9"
+	return []string{"5.0.9", "4.1.10", "4.0.19"}
+}
+
+// Releases names the servers that can be started by two numbers, as 5.0. The first is the default.
+func (k Kind) Releases() []string {
+	var all []string
+	for _, v := range k.versions() {
+		all = append(all, v[:strings.LastIndexByte(v, '.')])
+	}
+	return all
 }
 
 // DefaultPort is the port that clients connect to: Cassandra's CQL port, HBase's ZooKeeper.
@@ -75,6 +85,9 @@ type Options struct {
 	// Dir is the data folder; it is made. Data in it is used again. The default, for Up only,
 	// is Kind.DefaultDir.
 	Dir string
+
+	// Release is one of Kind.Releases; the default is the first, or that of the folder.
+	Release string
 
 	// Nodes is 1 or 3; the default is 1, or as many as the folder was made for. See the
 	// package comment for what a node is.
@@ -128,6 +141,7 @@ var ErrRunning = errors.New("servers already run from this folder")
 // spec is what of the Options belongs to a data folder.
 type spec struct {
 	Kind     Kind     `json:"kind"`
+	Release  string   `json:"release,omitempty"` // the first where there is none
 	Nodes    int      `json:"nodes"`
 	Port     int      `json:"port"`
 	PeerPort int      `json:"peer_port"`
@@ -136,6 +150,11 @@ type spec struct {
 	Secure   bool     `json:"secure,omitempty"`
 	Optimize bool     `json:"optimize,omitempty"`
 	JVMArgs  []string `json:"jvm_args,omitempty"`
+}
+
+// version is that of the servers.
+func (s spec) version() string {
+	return s.Kind.versions()[max(0, slices.Index(s.Kind.Releases(), s.Release))]
 }
 
 // plan returns the nodes of the cluster, the one first that the others look for: the seed or
@@ -181,13 +200,22 @@ func (o Options) fill(last *spec) (Options, spec, error) {
 		return fail("servers: no data folder given")
 	}
 	if last == nil {
-		last = &spec{Kind: o.Kind, Nodes: 1, Secure: o.Secure, Port: o.Kind.DefaultPort(), PeerPort: o.Kind.defaultPeerPort()}
+		last = &spec{Kind: o.Kind, Release: o.Release, Nodes: 1, Secure: o.Secure, Port: o.Kind.DefaultPort(), PeerPort: o.Kind.defaultPeerPort()}
 		if o.Nodes != 0 {
 			last.Nodes = o.Nodes
 		}
 	}
 	if last.Kind != o.Kind {
 		return fail("%s holds data of %s, not of %s; choose another folder", o.Dir, last.Kind, o.Kind)
+	}
+	releases := o.Kind.Releases()
+	was := cmp.Or(last.Release, releases[0])
+	o.Release = cmp.Or(o.Release, was)
+	switch {
+	case !slices.Contains(releases, o.Release):
+		return fail("servers: unknown release %q of %s, want one of %s", o.Release, o.Kind, strings.Join(releases, ", "))
+	case o.Release != was:
+		return fail("%s holds data of %s %s, not of %s; choose another folder, or remove this one", o.Dir, o.Kind, was, o.Release)
 	}
 	o.Nodes = cmp.Or(o.Nodes, last.Nodes)
 	if o.Nodes != 1 && o.Nodes != 3 {
@@ -200,6 +228,8 @@ func (o Options) fill(last *spec) (Options, spec, error) {
 	switch {
 	case o.Secure && o.Kind != Cassandra:
 		return fail("servers: %s cannot be secured: its client library knows neither TLS nor Kerberos", o.Kind)
+	case o.Secure && o.Release == "4.0":
+		return fail("servers: a secured Cassandra takes the release 4.1 or later, which reads certificates in PEM")
 	case o.Secure && !last.Secure:
 		return fail("%s holds data of servers without logins; choose another folder, or remove this one", o.Dir)
 	}
@@ -228,7 +258,7 @@ func (o Options) fill(last *spec) (Options, spec, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	return o, spec{o.Kind, o.Nodes, o.Port, o.PeerPort, o.HeapMB, o.KillSafe, o.Secure, o.Optimize, o.JVMArgs}, nil
+	return o, spec{o.Kind, o.Release, o.Nodes, o.Port, o.PeerPort, o.HeapMB, o.KillSafe, o.Secure, o.Optimize, o.JVMArgs}, nil
 }
 
 // Start starts servers that end with this process, and waits until they serve. On Linux that
@@ -352,7 +382,7 @@ func (c *Cluster) startMissing(ctx context.Context, o Options) (err error) {
 	if c.java, err = findJava(ctx); err != nil {
 		return err
 	}
-	if c.classpath, err = o.Kind.classpath(ctx, c.java, o.Logf); err != nil {
+	if c.classpath, err = c.spec.jars(ctx, c.java, o.Logf); err != nil {
 		return err
 	}
 	var missing []*Node
@@ -367,7 +397,7 @@ func (c *Cluster) startMissing(ctx context.Context, o Options) (err error) {
 			}
 		}
 	}
-	o.Logf("starting %s %s in %s", o.Kind, o.Kind.Version(), o.Dir)
+	o.Logf("starting %s %s in %s", o.Kind, c.spec.version(), o.Dir)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("not ready after %v", o.Timeout))
 	defer cancel()
 	if c.spec.Secure && len(missing) == len(c.nodes) {

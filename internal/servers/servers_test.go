@@ -100,14 +100,14 @@ func TestDownload(t *testing.T) {
 
 	t.Run("is tried again", func(t *testing.T) {
 		runs := fakeMaven(t, machine(t), 2)
-		jars, err := Cassandra.classpath(t.Context(), java{}, quiet)
+		jars, err := spec{Kind: Cassandra}.jars(t.Context(), java{}, quiet)
 		require.NoError(t, err)
 		require.Len(t, jars, 1)
 		require.Equal(t, 3, runs())
 	})
 	t.Run("fails with Maven's words", func(t *testing.T) {
 		runs := fakeMaven(t, machine(t), 100)
-		_, err := HBase.classpath(t.Context(), java{}, quiet)
+		_, err := spec{Kind: HBase}.jars(t.Context(), java{}, quiet)
 		require.ErrorIs(t, err, ErrDownload)
 		require.ErrorContains(t, err, "the cable is out")
 		require.ErrorContains(t, err, "settings.xml")
@@ -118,7 +118,7 @@ func TestDownload(t *testing.T) {
 		var wg sync.WaitGroup
 		errs := make([]error, 8)
 		for i := range errs {
-			wg.Go(func() { _, errs[i] = Cassandra.classpath(t.Context(), java{}, quiet) })
+			wg.Go(func() { _, errs[i] = spec{Kind: Cassandra}.jars(t.Context(), java{}, quiet) })
 		}
 		wg.Wait()
 		require.NoError(t, errors.Join(errs...))
@@ -126,12 +126,12 @@ func TestDownload(t *testing.T) {
 
 		// And Maven is not needed any more.
 		t.Setenv("PATH", t.TempDir())
-		jars, err := Cassandra.classpath(t.Context(), java{}, quiet)
+		jars, err := spec{Kind: Cassandra}.jars(t.Context(), java{}, quiet)
 		require.NoError(t, err)
 
 		// Unless a jar has gone.
 		require.NoError(t, os.Remove(jars[0]))
-		_, err = Cassandra.classpath(t.Context(), java{}, quiet)
+		_, err = spec{Kind: Cassandra}.jars(t.Context(), java{}, quiet)
 		require.ErrorIs(t, err, ErrMaven)
 	})
 	t.Run("ends with its context", func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestDownload(t *testing.T) {
 		script(t, filepath.Join(bin, "mvn"), "while :; do :; done")
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := Cassandra.classpath(ctx, java{}, quiet)
+		_, err := spec{Kind: Cassandra}.jars(ctx, java{}, quiet)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
@@ -161,6 +161,9 @@ func TestOptionsRefused(t *testing.T) {
 		{Options{Kind: HBase, Dir: dir, HeapMB: 10}, nil, "at least 256"},
 		{Options{Kind: Cassandra, Dir: dir}, used, "holds data of hbase"},
 		{Options{Kind: HBase, Dir: dir, Nodes: 1}, used, "holds data of 3 node(s), not of 1"},
+		{Options{Kind: HBase, Dir: dir, Release: "5.0"}, nil, `unknown release "5.0" of hbase, want one of 2.6, 2.5, 2.4`},
+		{Options{Kind: HBase, Dir: dir, Release: "2.5"}, used, "holds data of hbase 2.6, not of 2.5"}, // made when there was one
+		{Options{Kind: Cassandra, Dir: dir, Release: "4.0", Secure: true}, nil, "takes the release 4.1 or later"},
 	} {
 		_, _, err := tc.o.fill(tc.last)
 		require.ErrorContains(t, err, tc.says)
@@ -169,6 +172,12 @@ func TestOptionsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, o.Nodes, "as many as before")
 	require.Equal(t, 2181, s.Port)
+	require.Equal(t, "2.6.4-hadoop3", s.version())
+	_, s, err = Options{Kind: Cassandra, Dir: dir}.fill(&spec{Kind: Cassandra, Release: "4.1", Nodes: 1, Port: 1, PeerPort: 2})
+	require.NoError(t, err)
+	require.Equal(t, "4.1.10", s.version(), "as before")
+	require.Contains(t, string(cassandraPOM), Cassandra.versions()[0], "which other versions are put in place of")
+	require.Contains(t, string(hbasePOM), HBase.versions()[0])
 }
 
 func TestPlans(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package cassandra implements package driver on Apache Cassandra 5.0, through gocql, the driver of
-// the Cassandra project.
+// Package cassandra implements package driver on Apache Cassandra, through gocql, the driver of the Cassandra project. It is
+// tested with Cassandra 5.0, and with 4.1 and 4.0, which have no indexes for [driver.Indexer].
 //
 // A family is a table. Cassandra orders the rows of a partition but not the partitions. So the
 // row keys of a family with [driver.LayoutOrdered] are a clustering column. The partition is the
@@ -155,6 +155,7 @@ type DB struct {
 	slots    *semaphore.Weighted // one for each statement of Apply under way
 	log      *slog.Logger
 	options  Options
+	noIn     bool     // servers before Cassandra 4.1 scan no rows for several of their cells
 	doubts   sync.Map // from the name of a table to its *doubts
 
 	open   context.Context // ends when Close begins
@@ -214,6 +215,7 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 		quorum: gocql.Quorum, serial: gocql.Serial, scope: "SERIAL",
 		log: options.Logger,
 	}
+	db.noIn = db.olderThan(4, 1) != ""
 	db.open, db.close = context.WithCancel(context.Background())
 	if options.Datacentre != "" {
 		db.quorum, db.serial = gocql.LocalQuorum, gocql.LocalSerial
@@ -234,6 +236,16 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 		return nil, hooks.Connected(fmt.Errorf("cassandra: open keyspace %s: %w", db.keyspace, err))
 	}
 	return db, nil
+}
+
+// olderThan returns the release of a node that is older than one, or "" if there is none. ScyllaDB says that it is Cassandra 3.
+func (db *DB) olderThan(major, minor int) string {
+	for _, host := range db.session.GetHosts() {
+		if v := host.Version(); v.Before(major, minor, 0) {
+			return v.String()
+		}
+	}
+	return ""
 }
 
 // Describe implements [driver.Describer].

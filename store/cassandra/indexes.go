@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -23,10 +21,8 @@ func (db *DB) AddIndex(ctx context.Context, spec driver.FamilySpec, name string)
 	if err != nil {
 		return db.failedPart(ctx, what, err)
 	}
-	for _, host := range db.session.GetHosts() {
-		if v := host.Version().String(); !makesIndexes(v) {
-			return fmt.Errorf("cassandra: %s: %w: a node speaks as Cassandra %s: it takes Cassandra 5, and ScyllaDB has none", what, driver.ErrNoIndex, v)
-		}
+	if v := db.olderThan(5, 0); v != "" {
+		return fmt.Errorf("cassandra: %s: %w: a node speaks as Cassandra %s: it takes Cassandra 5, and ScyllaDB has none", what, driver.ErrNoIndex, v)
 	}
 	table := db.keyspace + "." + e.table
 	if err := db.change(ctx, fmt.Sprintf("ALTER TABLE %s ADD IF NOT EXISTS %s varint", table, name)); err != nil {
@@ -55,13 +51,6 @@ func (db *DB) AddIndex(ctx context.Context, spec driver.FamilySpec, name string)
 		err = pause.For(ctx, 50*time.Millisecond)
 	}
 	return db.failed(ctx, what, err)
-}
-
-// makesIndexes reports whether a server of a release has storage-attached indexes. ScyllaDB says that it is Cassandra 3.
-func makesIndexes(release string) bool {
-	major, _, _ := strings.Cut(strings.TrimPrefix(release, "v"), ".")
-	n, err := strconv.Atoi(major)
-	return err == nil && n >= 5
 }
 
 // DropIndex implements [driver.Indexer].

@@ -60,6 +60,7 @@ func (f *family) scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 			return
 		}
 		s := &scan{f: f, r: r, ctx: ctx}
+		s.filtering.Store(f.db.noIn && len(r.Cells.Only) > 1)
 		var cancel context.CancelFunc
 		s.pages, cancel = context.WithCancel(ctx)
 		defer s.wait.Wait() // no read outlives the iteration
@@ -222,7 +223,9 @@ func (s *scan) sources() func() (source, bool) {
 
 // unorderedSources returns the sources of a scan in any order: the whole table, or what is left of it after a row.
 func (s *scan) unorderedSources() func() (source, bool) {
-	s.filtering.Store(s.f.spec.Layout == driver.LayoutOrdered)
+	if s.f.spec.Layout == driver.LayoutOrdered {
+		s.filtering.Store(true)
+	}
 	u := &unordered{scan: s, lower: s.r.Start, upper: s.r.End}
 	u.least, u.most = Tokens(s.r.Part, s.r.Parts)
 	sources := []source{u.page}

@@ -750,11 +750,3 @@ func TestTokens(t *testing.T) {
 		}
 	}
 }
-
-func TestServersWithoutIndexes(t *testing.T) {
-	for release, makes := range map[string]bool{
-		"3.0.8": false, "4.1.3": false, "v4.0.0": false, "v5.0.9": true, "5.0.9": true, "5.0-beta1": true, "6.0.0": true, "10.1.0": true, "": false, "v0.0.0": false,
-	} {
-		require.Equal(t, makes, makesIndexes(release), release)
-	}
-}

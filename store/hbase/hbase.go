@@ -1,5 +1,5 @@
 // Package hbase implements package driver on Apache HBase, through the client tsuna/gohbase. It
-// is tested with HBase 2.6.
+// is tested with HBase 2.6, and with 2.5 and 2.4.
 //
 // # What is stored
 //

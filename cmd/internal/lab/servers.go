@@ -20,6 +20,7 @@ import (
 type serversOptions struct {
 	kind     servers.Kind
 	dir      string
+	release  string
 	nodes    int
 	port     int
 	peerPort int
@@ -35,6 +36,15 @@ func serverKinds() []string {
 		names = append(names, string(k))
 	}
 	return names
+}
+
+// serverReleases says which releases can be started.
+func serverReleases() string {
+	var all []string
+	for _, k := range servers.Kinds() {
+		all = append(all, fmt.Sprintf("%s %s", k, strings.Join(k.Releases(), ", ")))
+	}
+	return strings.Join(all, "; ")
 }
 
 // newServers returns the command with its subcommands up, down and status.
@@ -70,6 +80,7 @@ func newServers(e *cli.Env) *cobra.Command {
 		f.SortFlags = false
 		f.StringVar(&opts.dir, "dir", "", "data `folder` (default: one for each database in the user's cache)")
 		if action == "up" {
+			f.StringVar(&opts.release, "release", "", "`release` of the database (default: the newest, or as the folder was made): "+serverReleases())
 			f.IntVar(&opts.nodes, "nodes", 0, "`number` of nodes, 1 or 3 (default: 1, or as the folder was made)")
 			cli.Offer(f, "nodes", "1", "3")
 			f.IntVar(&opts.port, "port", 0, "`port` for clients (default: 9042 for cassandra, 2181 for hbase's ZooKeeper)")
@@ -102,6 +113,9 @@ does when a server dies, and not for data that is to stay.`,
 }
 
 func (o *serversOptions) check() error {
+	if o.release != "" && !slices.Contains(o.kind.Releases(), o.release) {
+		return exit.Usagef("--release is %q, %s has %s", o.release, o.kind, strings.Join(o.kind.Releases(), ", "))
+	}
 	if o.nodes != 0 && o.nodes != 1 && o.nodes != 3 {
 		return exit.Usagef("--nodes is %d, need 1 or 3", o.nodes)
 	}
@@ -129,7 +143,7 @@ func (o *serversOptions) check() error {
 // they have all of the JVM unless something else is asked for.
 func (o *serversOptions) start() servers.Options {
 	return servers.Options{
-		Kind: o.kind, Dir: o.dir, Nodes: o.nodes, Port: o.port, PeerPort: o.peerPort, HeapMB: o.heapMB, KillSafe: o.killSafe,
+		Kind: o.kind, Dir: o.dir, Release: o.release, Nodes: o.nodes, Port: o.port, PeerPort: o.peerPort, HeapMB: o.heapMB, KillSafe: o.killSafe,
 		Secure: o.secure, Optimize: !o.fast,
 	}
 }
