@@ -231,7 +231,7 @@ func (r *rekeying) readList(d inspect.Database) error {
 		if r.dryRun {
 			return nil
 		}
-		return r.writeList()
+		return r.writeList(d.Key)
 	}
 	if err != nil {
 		return err
@@ -248,24 +248,27 @@ func (r *rekeying) readList(d inspect.Database) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	// Under another list nothing would be replaced, and all would look well.
+	// Under another list, or one that lacks keys, these would not be replaced, and all would look well.
 	if !r.list.Has(d.Key) {
-		return fmt.Errorf("%s is the list of another store: the key of this database is not on it", r.file)
+		return fmt.Errorf("the key of this database is not in %s: it is the list of another store, or was cut off at its end; name the whole list, or a file that is not there, into which all keys of now are written", r.file)
 	}
 	return nil
 }
 
-func (r *rekeying) writeList() (err error) {
+// writeList writes the list. The key of the database, which every list has, is last: a list that was cut off between lines lacks it.
+func (r *rekeying) writeList(last string) (err error) {
 	f, err := outfile.Create(r.file, false)
 	if err != nil {
 		return err
 	}
 	var ids []string
 	for id := range r.list {
-		ids = append(ids, id+"\n")
+		if id != last {
+			ids = append(ids, id+"\n")
+		}
 	}
 	slices.Sort(ids)
-	if _, err = f.WriteString(strings.Join(ids, "")); err == nil {
+	if _, err = f.WriteString(strings.Join(ids, "") + last + "\n"); err == nil {
 		err = f.Commit()
 	}
 	if err != nil {
