@@ -141,6 +141,29 @@ func TestKilledTableInsert(t *testing.T) {
 	}
 }
 
+// One signal ends a command that reads a schema from a standard input which has nothing more to read, and does not end.
+func TestInterruptedWaitForSchema(t *testing.T) {
+	unixOnly(t)
+	for _, args := range []string{"create - --dry-run", "create - --store pebble:none --key none", "alter - --store pebble:none --key none"} {
+		in, schema, err := os.Pipe()
+		require.NoError(t, err)
+		cmd := exec.Command("rangecrypt", append([]string{"table"}, strings.Fields(args)...)...)
+		var stderr strings.Builder
+		cmd.Dir, cmd.Stdin, cmd.Stderr = t.TempDir(), in, &stderr
+		require.NoError(t, cmd.Start())
+		require.NoError(t, in.Close())
+		hung := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+		_, err = schema.WriteString(strings.Repeat("# more than a pipe keeps\n", 10_000)) // so it is read
+		require.NoError(t, err)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		_ = cmd.Wait()
+		require.True(t, hung.Stop(), "%s: it waits for the schema", args)
+		require.NoError(t, schema.Close())
+		require.Equal(t, 130, cmd.ProcessState.ExitCode(), &stderr)
+		require.Equal(t, "rangecrypt: interrupted\n", stderr.String())
+	}
+}
+
 // One signal ends a load of a standard input that has nothing more to read, and does not end: before its first byte, and after
 // some rows.
 func TestInterruptedWaitForRows(t *testing.T) {

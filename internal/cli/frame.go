@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/kms"
@@ -117,7 +118,9 @@ func (cmd Command) New(e *Env) *cobra.Command {
 		RunE: func(cobraCmd *cobra.Command, args []string) error {
 			c.Args, c.Flags = args, cobraCmd.Flags()
 			if cmd.Check != nil {
-				if err := cmd.Check(c); err != nil {
+				// It may wait for what a schema is read from, such as a terminal.
+				check := func() (struct{}, error) { return struct{}{}, cmd.Check(c) }
+				if _, _, err := pause.Within(cobraCmd.Context(), check); err != nil {
 					return err
 				}
 			}
