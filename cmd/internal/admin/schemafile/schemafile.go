@@ -408,8 +408,14 @@ func (r *reader) check(s Table, body, keyNode, columnsNode ast.Node) {
 		}
 		r.checkCopied(join(path, "covering"), s.Schema, s.Columns[i])
 	}
-	if len(r.errs) == 0 {
-		r.fail(body, "", s.Check())
+	switch err := s.Check(); {
+	case len(r.errs) > 0:
+	case len(s.Key) == 0:
+		r.fail(keyNode, "key", err)
+	case s.with(s.Key).Check() == nil: // all columns together, such as that they are too many
+		r.fail(columnsNode, "columns", err)
+	default:
+		r.fail(body, "", err)
 	}
 }
 

@@ -134,7 +134,8 @@ func TestMistakes(t *testing.T) {
 		{head + "columns:\n  - {name: a, type: bool, encryption: randomized}\n", []string{`unknown value "randomized": there is randomised, deterministic, ordered, plain; did you mean randomised?`}},
 		{head + "spread-bits: 13\n", []string{`f:4:14: spread-bits: table "t": a spread of 13 bits, need -1 to 12`}},
 		{strings.Replace(head, "table: t", "table: ' t'", 1) + "spread-bits: -2\n", []string{"f:1:8: table: a table name neither begins nor ends with a space"}},
-		{"table: t\nkey: []\n", []string{`f:1:1: table "t" has no row key`}},
+		{"table: t\nkey: []\n", []string{`f:2:6: key: table "t" has no row key`}},
+		{head + "columns:\n" + manyColumns(1001) + "layout: packed\n", []string{`f:5:3: columns: table "t" has 1001 columns, at most 1000`}},
 		{"table: t\nkey:\n  - {name: a, encryption: tie}\n", []string{"f:3:5: key[0]: a row key cannot consist of tie-breaker"}},
 		{"table: t\nkey:\n  - {name: a, type: bool, encryption: hashed}\n  - {name: b, encryption: tie}\n  - {name: c, type: bool, encryption: hashed}\n", []string{`f:4:5: key[1]: tie-breaker "b" must be the last part of the row key: move it to the end, after part "c"`}},
 		{"table: t\nkey:\n  - {name: a, encryption: tie}\n  - {name: b, type: bool, encryption: hashed}\n  - {name: c, type: bool, encryption: hashed}\n", []string{`f:3:5: key[0]: tie-breaker "a" must be the last part of the row key: move it to the end, after part "c"`}},
@@ -154,6 +155,15 @@ func TestMistakes(t *testing.T) {
 	} {
 		requireMistakes(t, c.file, c.want)
 	}
+}
+
+// manyColumns returns the lines of so many columns.
+func manyColumns(n int) string {
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "  - {name: c%d, type: bool, encryption: plain}\n", i)
+	}
+	return lines.String()
 }
 
 // requireMistakes parses a file, which has the wanted mistakes.
