@@ -159,7 +159,11 @@ func (e *Env) argument(cmd *cobra.Command, whats, given []string, begun string) 
 		}
 		return matching(names, "", begun), none | cobra.ShellCompDirectiveNoSpace
 	case strings.HasPrefix(what, "the columns"):
-		names := e.fromStore(cmd, func(ctx context.Context, st *store.Store) []string { return movable(ctx, st, tableOf(cmd, given)) })
+		offered := columnsOf
+		if what == "the columns" {
+			offered = movable
+		}
+		names := e.fromStore(cmd, func(ctx context.Context, st *store.Store) []string { return offered(ctx, st, tableOf(cmd, given)) })
 		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given[1:], name) })
 		return matching(names, "", begun), none
 	case strings.Contains(what, "name of a table"):

@@ -27,7 +27,7 @@ type Command struct {
 	Use, Short, Long, Example string
 
 	Args     []string               // what each argument is, for messages
-	Optional bool                   // the argument may be left out; Args then has one
+	Optional bool                   // the last argument may be left out
 	Repeat   bool                   // the last argument may be given more than once
 	Flags    func(f *pflag.FlagSet) // binds the flags of the command's own; may be nil
 	JSON     string                 // the text of --json; "" for a command without
@@ -107,8 +107,8 @@ func (cmd Command) New(e *Env) *cobra.Command {
 			switch {
 			case len(cmd.Args) == 0:
 				return NoArgs(cobraCmd, given)
-			case cmd.Optional && len(given) == 0:
-				return nil
+			case cmd.Optional && len(given) == len(cmd.Args)-1:
+				return checkArgs(cobraCmd.Name(), cmd.Args[:len(given)], given)
 			case cmd.Repeat && len(given) > len(cmd.Args):
 				return checkArgs(cobraCmd.Name(), cmd.Args, given[:len(cmd.Args)])
 			}

@@ -21,6 +21,7 @@ import (
 
 func newTableRebalance(e *cli.Env) *cobra.Command {
 	var tenant string
+	columns := namedColumns{what: "column"}
 	return cli.Command{
 		Use:   "rebalance NAME COLUMN...",
 		Short: "Space the ciphertexts of a Kerschbaum column evenly",
@@ -31,29 +32,25 @@ rewritten with it.
 
 Readers and writers may go on. If it is stopped, what has moved stays where it is: run it
 again for the rest.`,
-		Example: `  rangecrypt table rebalance readings celsius --store pebble:data --key app.key`,
-		Args:    []string{"the name of a table", "the columns"},
-		Repeat:  true,
-		JSON:    "print a line of JSON for each column",
-		Flags:   func(f *pflag.FlagSet) { anytable.BindTenant(f, &tenant) },
-		Check: func(c *cli.Call) error {
-			for i, column := range c.Args[1:] {
-				if slices.Contains(c.Args[1:1+i], column) {
-					return exit.Usagef("column %s is named twice", show.Visible(column))
-				}
-			}
-			return nil
+		Example:  `  rangecrypt table rebalance readings celsius --store pebble:data --key app.key`,
+		Args:     []string{"the name of a table", "the columns"},
+		Optional: true,
+		Repeat:   true,
+		JSON:     "print a line of JSON for each column",
+		Flags: func(f *pflag.FlagSet) {
+			columns.bind(f)
+			anytable.BindTenant(f, &tenant)
 		},
-		Run: func(ctx context.Context, c *cli.Call) error { return rebalance(ctx, c, tenant) },
+		Check: columns.check,
+		Run:   func(ctx context.Context, c *cli.Call) error { return rebalance(ctx, c, tenant, columns.of(c)) },
 	}.New(e)
 }
 
-func rebalance(ctx context.Context, c *cli.Call, tenant string) error {
+func rebalance(ctx context.Context, c *cli.Call, tenant string, columns []string) error {
 	tbl, err := anytable.TableFor(ctx, c, c.Arg(), tenant)
 	if err != nil {
 		return err
 	}
-	columns := c.Args[1:]
 	for _, column := range columns { // all, before one is changed
 		if err := checkMovable(condition.Columns(tbl.Schema()), column); err != nil {
 			return err

@@ -5,18 +5,16 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
-	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
 func newTableReindex(e *cli.Env) *cobra.Command {
-	var column string
+	columns := namedColumns{what: "key part or column"}
 	return cli.Command{
-		Use:   "reindex NAME --column COLUMN",
+		Use:   "reindex NAME COLUMN...",
 		Short: "Make the index of a key part or column again",
 		Long: `Reindex makes the index of a key part or column again from the rows, where 'verify' finds
 it damaged. Schemes with an index are wozniak-indexed, kerschbaum and those like it.
@@ -25,20 +23,21 @@ of kerschbaum-ranked gets a new index, and all rows are stored again.
 
 Readers and writers may go on; those with new values for wozniak-indexed wait. It may be
 stopped at any time; the same command goes on. 'rangecrypt verify --repair' does the same.`,
-		Example: `  rangecrypt table reindex readings --column pressure --store pebble:data --key app.key`,
-		Args:    []string{"the name of a table"},
-		JSON:    cli.OneLine,
-		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&column, "column", "", "`name` of the key part or column")
-			cli.OfferColumns(f, "column")
-		},
-		Check: func(*cli.Call) error {
-			if column == "" {
-				return exit.Usagef("name the key part or column with --column")
+		Example:  `  rangecrypt table reindex readings pressure --store pebble:data --key app.key`,
+		Args:     []string{"the name of a table", "the columns or key parts"},
+		Optional: true,
+		Repeat:   true,
+		JSON:     "print a line of JSON for each column",
+		Flags:    columns.bind,
+		Check:    columns.check,
+		Run: func(ctx context.Context, c *cli.Call) error {
+			for _, column := range columns.of(c) {
+				if err := reindex(ctx, c, column); err != nil {
+					return err
+				}
 			}
 			return nil
 		},
-		Run: func(ctx context.Context, c *cli.Call) error { return reindex(ctx, c, column) },
 	}.New(e)
 }
 
