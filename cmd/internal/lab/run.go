@@ -67,7 +67,10 @@ leaves; with tree-uncached it remembers nothing. Trees are dropped in the end.
 Some schemes keep an index in the database; a second table shows what they did to it. A
 batch is one write to the index. --batch 1 --writers 1 shows the cost of single values.
 
-Without --store, an embedded store in a temporary directory is used and removed.`,
+Without --store, an embedded store in a temporary directory is used and removed. A run
+that is killed leaves it, as opebench-NUMBER in the folder for temporary files, and bare
+rows, as opebench-bare-NUMBER beside the store or as a table opebench_bare_NUMBER. Under
+the schemes plain and bare these have the values in the clear: remove them yourself.`,
 		Example: `  opebench run
   opebench run --n 1000000 --data zipf --scheme plain --scheme mope --scheme boldyreva
   opebench run --scheme plain --scheme kerschbaum --scheme kerschbaum-paper --order bursts
