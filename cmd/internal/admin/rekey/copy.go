@@ -130,14 +130,21 @@ func (r *rekeying) madeBefore(ctx context.Context, names []string) error {
 		if !next || !slices.Contains(names, name) || !r.listedRowKey(t) {
 			continue
 		}
-		begun, err := hasBegun(ctx, r.Store, t.Name)
-		if err == nil && !begun {
-			err = fmt.Errorf("table %s was made before the list of keys that are to go, and has keys that are on it: drop it, and give the same command again; if programs need it before, make it again when the list is there",
-				show.Visible(t.Name))
-		}
+		phase, err := phaseOf(ctx, r.Store, t.Name)
 		if err != nil {
 			return err
 		}
+		before := ""
+		switch phase {
+		case "cut over", "dropped": // its source is written no more: the report has it copied once again
+			continue
+		case "aborted": // which is told when it is copied
+			continue
+		case "prepared", "copying", "verified":
+			before = fmt.Sprintf("end what comes into it, by 'rangecrypt migrate abort %s', and ", show.Visible(t.Name))
+		}
+		return fmt.Errorf("table %s was made before the list of keys that are to go, and has keys that are on it: %sdrop it, and give the same command again; if programs need it before, make it again when the list is there",
+			show.Visible(t.Name), before)
 	}
 	return nil
 }
@@ -153,7 +160,7 @@ func (r *rekeying) settle(ctx context.Context, names []string, to *store.Store, 
 		if err != nil {
 			return err
 		}
-		begun, err := hasBegun(ctx, to, name+suffix)
+		phase, err := phaseOf(ctx, to, name+suffix)
 		if err != nil {
 			return err
 		}
@@ -161,7 +168,7 @@ func (r *rekeying) settle(ctx context.Context, names []string, to *store.Store, 
 		if err != nil {
 			return err
 		}
-		if begun || len(s.Pending) == 0 {
+		if phase != "" || len(s.Pending) == 0 {
 			continue
 		}
 		r.Warn("%s is converted first, since it was changed: %s", show.Visible(name), listNames(s.Pending))
@@ -172,17 +179,17 @@ func (r *rekeying) settle(ctx context.Context, names []string, to *store.Store, 
 	return nil
 }
 
-// hasBegun reports whether rows have begun to come into a table, which may not be there.
-func hasBegun(ctx context.Context, st *store.Store, table string) (bool, error) {
+// phaseOf returns the phase of the migration into a table, which may not be there. Without one it is "".
+func phaseOf(ctx context.Context, st *store.Store, table string) (string, error) {
 	of, err := migrate.Open(ctx, st, table, nil)
 	if errors.Is(err, store.ErrNoTable) {
-		return false, nil
+		return "", nil
 	}
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	s, err := of.Status(ctx)
-	return s.Phase != "", err
+	return s.Phase, err
 }
 
 // copyOf returns the table that a table is a copy of, and at which phase the copy is, or "".

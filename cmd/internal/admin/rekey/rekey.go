@@ -39,7 +39,8 @@ type rekeying struct {
 	into                                 cli.Kept
 	dryRun                               bool
 
-	list rekey.List
+	list    rekey.List
+	renewed []string // tables that were to get other keys of row keys
 }
 
 // New returns the command "rekey".
@@ -167,12 +168,11 @@ func (r *rekeying) within(ctx context.Context) error {
 	if err == nil {
 		err = r.readList(d)
 	}
-	var copied []string
 	if err == nil && r.rowKeys {
-		copied, err = r.toCopy(ctx, d)
+		r.renewed, err = r.toCopy(ctx, d)
 	}
 	if err == nil && !r.dryRun {
-		if err = r.generations(ctx, copied); err == nil {
+		if err = r.generations(ctx, r.renewed); err == nil {
 			err = r.replace(ctx)
 		}
 		if err == nil {

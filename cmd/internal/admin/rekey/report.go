@@ -27,6 +27,9 @@ func (r *rekeying) report(ctx context.Context, d inspect.Database) error {
 		if err != nil {
 			return err
 		}
+		if text == "" && slices.Contains(r.renewed, t.Name) && r.listedRowKey(t) { // its copy was cut over before there was the list
+			text = show.Visible(t.Name) + " has row keys"
+		}
 		if text != "" {
 			left = append(left, text)
 		}
