@@ -19,6 +19,7 @@ var phrases = strings.NewReplacer(
 	// Values and types.
 	"ope: invalid parameters", "not possible",
 	"ope: value outside the domain", "value outside of the bounds",
+	"ope: invalid key", "it is no key",
 	"encode: value is finer than what is kept", "value is finer than what is kept",
 	"driver: key or value too large", "too large",
 

@@ -93,12 +93,13 @@ func TestNamesOfGoAreTranslated(t *testing.T) {
 	require.Greater(t, found, 200)
 }
 
-// What a value or a type is refused for begins with no name of a package.
+// What a value, a type or a key is refused for begins with no name of a package.
 func TestValuesInPlainWords(t *testing.T) {
 	for err, want := range map[error]string{
 		fmt.Errorf("type: %w, 2 digits after the point: round it", encode.ErrInexact): "type: value is finer than what is kept, 2 digits after the point: round it",
 		fmt.Errorf("type: %w: need 0 to 9", ope.ErrDomain):                            "type: value outside of the bounds: need 0 to 9",
 		fmt.Errorf("column: %w: it takes another scheme", ope.ErrParams):              "column: not possible: it takes another scheme",
+		fmt.Errorf("key file k: %w: need 64 digits", ope.ErrKey):                      "key file k: it is no key: need 64 digits",
 		fmt.Errorf("column: %w: at most 8", driver.ErrTooLarge):                       "column: too large: at most 8",
 	} {
 		require.Equal(t, want, Of(err))
