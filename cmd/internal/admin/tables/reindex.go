@@ -3,12 +3,17 @@ package tables
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/condition"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 func newTableReindex(e *cli.Env) *cobra.Command {
@@ -30,26 +35,34 @@ stopped at any time; the same command goes on. 'rangecrypt verify --repair' does
 		JSON:     "print a line of JSON for each column",
 		Flags:    columns.bind,
 		Check:    columns.check,
-		Run: func(ctx context.Context, c *cli.Call) error {
-			for _, column := range columns.of(c) {
-				if err := reindex(ctx, c, column); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		Run:      func(ctx context.Context, c *cli.Call) error { return reindexAll(ctx, c, columns.of(c)) },
 	}.New(e)
 }
 
-func reindex(ctx context.Context, c *cli.Call, column string) error {
+func reindexAll(ctx context.Context, c *cli.Call, columns []string) error {
 	tbl, err := command.Table(ctx, c.Store, c.Arg())
 	if err != nil {
 		return err
 	}
+	all := condition.Columns(tbl.Schema())
+	for _, column := range columns { // all, before one is read
+		if !slices.ContainsFunc(all, func(f inspect.Field) bool { return f.Name == column }) {
+			return exit.Usagef("%v", condition.Unknown(all, column))
+		}
+	}
+	for _, column := range columns {
+		if err := reindex(ctx, c, tbl, column); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func reindex(ctx context.Context, c *cli.Call, tbl *store.Table, column string) error {
 	name := show.Visible(c.Arg())
 	read := 0
 	bar := c.Totals()
-	err = tbl.RebuildIndex(ctx, column, func(rows int) {
+	err := tbl.RebuildIndex(ctx, column, func(rows int) {
 		bar.At("reading "+name, rows, -1)
 		read = rows
 	})
