@@ -39,9 +39,11 @@ func processInfo(pid int) (info, bool) {
 		return info{}, false
 	}
 	pages, _ := strconv.ParseInt(string(f[21]), 10, 64)
+	// The first thread may have ended, and others not yet. Until they have, the process keeps its ports and files.
+	ended := (f[0][0] == 'Z' || f[0][0] == 'X') && len(f[17]) == 1 && f[17][0] <= '1'
 	return info{
 		began:  bootID() + ":" + string(f[19]),
-		zombie: f[0][0] == 'Z' || f[0][0] == 'X',
+		zombie: ended,
 		memory: pages * int64(os.Getpagesize()),
 	}, true
 }
