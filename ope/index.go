@@ -11,8 +11,8 @@ import "context"
 // are sealed by the caller.
 //
 // All methods may be called from several goroutines at a time, and from several processes. They must
-// return soon once their ctx is done. Schemes call them in goroutines of their own, too: if one panics,
-// so does the call of the scheme that needed it.
+// return soon once their ctx is done. Schemes call them in goroutines of their own, too: if one panics, or ends
+// its goroutine, so does the call of the scheme that needed it.
 type Index interface {
 	// Read returns the meta of a unit and its records with from <= key < to, in ascending order,
 	// both as they were at one instant. A nil from or to is unbounded. At most limit records are

@@ -177,13 +177,15 @@ func (s *Indexed) locate(ctx context.Context, j *job) error {
 		if len(unknown) == 0 && u.counted {
 			return nil
 		}
-		s.mu.Unlock()
-		ahead, err := s.readAhead(ctx, u, j.rest)
-		if err == nil && !ahead {
-			_, err = s.search(ctx, unknown, func(uint64) *unit { return u }, u)
-		}
-		s.mu.Lock()
-		if err != nil {
+		if err := func() error {
+			s.mu.Unlock()
+			defer s.mu.Lock() // also where the index panics, since the lock is given back then
+			ahead, err := s.readAhead(ctx, u, j.rest)
+			if err == nil && !ahead {
+				_, err = s.search(ctx, unknown, func(uint64) *unit { return u }, u)
+			}
+			return err
+		}(); err != nil {
 			return err
 		}
 	}

@@ -197,20 +197,22 @@ func TestVerificationFindsBothSides(t *testing.T) {
 func TestCallbacksThatDoNotReturn(t *testing.T) {
 	s := newStage(t, 10, nil)
 	s.prepare()
-	callback := func() { panic("of the caller") }
+	var callback func()
 	opts := &PassOptions{Progress: func(int) { callback() }}
-	require.PanicsWithValue(t, "of the caller", func() { _, _ = s.m.Copy(s.ctx, whole, opts) })
-	callback = runtime.Goexit
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = s.m.Copy(s.ctx, whole, opts)
-		t.Error("the callback has ended the goroutine")
-	}()
-	<-ended
-	opts.Shares = 4
-	_, err := s.m.Copy(s.ctx, whole, opts)
-	require.ErrorContains(t, err, "a callback has ended its goroutine")
+	for _, shares := range []int{1, 4} {
+		opts.Shares, callback = shares, func() { panic("of the caller") }
+		said := make(chan string)
+		outcome := func() {
+			defer func() { said <- fmt.Sprint(recover()) }()
+			_, _ = s.m.Copy(s.ctx, whole, opts)
+			t.Error("the callback has ended the call")
+		}
+		go outcome()
+		require.Contains(t, <-said, "of the caller")
+		callback = runtime.Goexit
+		go outcome()
+		require.Equal(t, "<nil>", <-said)
+	}
 	require.Equal(t, Counts{Copied: 10}, s.copy())
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
@@ -40,7 +41,7 @@ func (a *Ahead) Read(from, to []byte) (ope.View, error) {
 	case p == nil:
 	case bytes.Equal(p.from, from) && bytes.Equal(p.to, to):
 		<-p.done
-		Throw(p.err)
+		relay.Throw(p.err)
 	default:
 		<-p.done // so that no more than one is read at a time
 		p = nil
@@ -54,8 +55,10 @@ func (a *Ahead) Read(from, to []byte) (ope.View, error) {
 		a.next = next
 		go func() {
 			defer close(next.done)
-			defer Catch(&next.err)
-			next.view, next.err = a.read(a.ctx, next.from, next.to)
+			relay.Into(&next.err, func() (err error) {
+				next.view, err = a.read(a.ctx, next.from, next.to)
+				return err
+			})
 		}()
 	}
 	return p.view, p.err

@@ -3,10 +3,12 @@ package reads
 import (
 	"cmp"
 	"sync"
+
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 )
 
-// Parallel calls do for 0 to n-1, up to most at a time, and returns the first error in their order. If one panics, so does
-// Parallel, when all have ended.
+// Parallel calls do for 0 to n-1, up to most at a time, and returns the first error in their order. If one panics, or ends its
+// goroutine, so does Parallel, when all have ended.
 func Parallel(n, most int, do func(i int) error) error {
 	slots := make(chan struct{}, most)
 	errs := make([]error, n)
@@ -15,13 +17,12 @@ func Parallel(n, most int, do func(i int) error) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			defer Catch(&errs[i])
-			errs[i] = do(i)
+			relay.Into(&errs[i], func() error { return do(i) })
 		})
 	}
 	wg.Wait()
 	for _, err := range errs {
-		Throw(err)
+		relay.Throw(err)
 	}
 	return cmp.Or(errs...)
 }

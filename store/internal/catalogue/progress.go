@@ -3,13 +3,10 @@ package catalogue
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -87,7 +84,7 @@ func (all Spans) Has(s Span) bool {
 }
 
 // EachLeft calls do for as many shares of a part as are wanted, but for those that are done, at the same time. If one is left,
-// the caller's goroutine does it. No part is done where do ends its goroutine, as a callback of a test may.
+// the caller's goroutine does it. Where do panics, or ends its goroutine, as a callback of a test may, so does EachLeft.
 func (all Spans) EachLeft(ctx context.Context, part inspect.Part, shares int, do func(ctx context.Context, share inspect.Part) error) error {
 	if shares < 0 {
 		return fmt.Errorf("%w: Shares is %d", driver.ErrRange, shares)
@@ -103,20 +100,7 @@ func (all Spans) EachLeft(ctx context.Context, part inspect.Part, shares int, do
 	if len(left) == 1 {
 		return do(ctx, left[0])
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	var returned atomic.Int32
-	for _, share := range left {
-		group.Go(func() error {
-			err := do(ctx, share)
-			returned.Add(1)
-			return err
-		})
-	}
-	err := group.Wait()
-	if err == nil && int(returned.Load()) < len(left) {
-		err = errors.New("a callback has ended its goroutine: begin the part again")
-	}
-	return err
+	return relay.Each(ctx, len(left), func(ctx context.Context, i int) error { return do(ctx, left[i]) })
 }
 
 // With returns the spans and another one.

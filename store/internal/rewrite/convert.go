@@ -12,8 +12,7 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -217,20 +216,16 @@ func (c *Conversion) parts(ctx context.Context, t *engine.Engine, p catalogue.Pr
 		}
 	}
 	report()
-	group, ctx := errgroup.WithContext(ctx)
-	for range sweepers() {
-		group.Go(func() error {
-			for part := next(); part >= 0; part = next() {
-				now, err := c.part(ctx, t, began, part, total)
-				if err != nil {
-					return err
-				}
-				noted(now)
+	return relay.Each(ctx, sweepers(), func(ctx context.Context, _ int) error {
+		for part := next(); part >= 0; part = next() {
+			now, err := c.part(ctx, t, began, part, total)
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-	}
-	return group.Wait()
+			noted(now)
+		}
+		return nil
+	})
 }
 
 // part converts the rows of one part, as the schema is known to be when each batch is converted. It notes that, unless the schema
