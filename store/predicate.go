@@ -10,7 +10,7 @@ import (
 )
 
 // A Predicate restricts the values of columns and key parts. Make one with the methods of
-// [Field]; the zero Predicate holds for every row. A column or key part that is not ordered takes any predicate, too: where
+// [Field]; the zero Predicate holds for every row. It has copies of bytes that it is given. A column or key part that is not ordered takes any predicate, too: where
 // nothing leads to the rows, as with a range of hashed or randomised values, all rows are opened and checked; but values
 // of type UUID have no order, so that a range of them is [ErrColumn]. A bound beyond the domain of a column is no error if
 // it is a value of the column's Go type: all values of the column are below it, or all are above it. But an address of the other
@@ -97,13 +97,13 @@ func (f Field[T]) Equal(v T) Predicate { return f.In(v) }
 func (f Field[T]) In(values ...T) Predicate {
 	in := make([]any, len(values))
 	for i, v := range values {
-		in[i] = v
+		in[i] = value.Keep(v)
 	}
 	return Predicate{&predicate.Where{Term: predicate.Term{Column: string(f), Typ: reflect.TypeFor[T](), In: &in}}}
 }
 
 func (f Field[T]) bounds(lo, hi *bound) Predicate {
-	return Predicate{&predicate.Where{Term: predicate.Term{Column: string(f), Typ: reflect.TypeFor[T](), Lo: lo, Hi: hi}}}
+	return Predicate{&predicate.Where{Term: predicate.Term{Column: string(f), Typ: reflect.TypeFor[T](), Lo: lo.Kept(), Hi: hi.Kept()}}}
 }
 
 // Of returns the value of the field in a row of a query. Where it is null, or was not among the

@@ -110,7 +110,7 @@ func (c *column) bound(v any) (*value.Bound, error) {
 	if err == nil && c.typ.Unordered(normal) {
 		err = value.ErrNaN
 	}
-	return &value.Bound{Value: normal}, err
+	return (&value.Bound{Value: normal}).Kept(), err
 }
 
 // Has reports whether a value is in the range. Ask it of each value that was opened: a row may be found where its value is not,

@@ -91,6 +91,7 @@ func NamedIn(t *engine.Engine, rows []rowcodec.RowValues) ([]rowcodec.RowValues,
 		if err != nil {
 			return nil, &fault.RowError{Index: i, Err: fault.Unfit(err)}
 		}
+		r.Values = value.KeepAll(r.Values)
 		keys[i] = t.Row(r, nil) // which has no other values
 	}
 	return keys, nil

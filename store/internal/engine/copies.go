@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // add writes the rows of a table whose rows are never replaced: postings, then the rows, and later copies into the postings.
@@ -121,8 +122,9 @@ func (t *Engine) copyLater(ctx context.Context, records []*rowcodec.Record, put 
 	if len(records) == 0 || !slices.ContainsFunc(t.Stored, (*rowcodec.Column).Covers) {
 		return
 	}
+	kept := value.KeepEach(records, func(r *rowcodec.Record) *[]any { return &r.Values }) // callers may use bytes again that they gave
 	t.Env.Later(ctx, func(ctx context.Context) {
-		if err := put(ctx, records); err != nil && !errors.Is(err, driver.ErrNoFamily) {
+		if err := put(ctx, kept); err != nil && !errors.Is(err, driver.ErrNoFamily) {
 			t.Env.Warn(ctx, "index entries of rows that were written have no copies yet, which makes queries slower", t.PostingSpec.Name, err)
 		}
 	})

@@ -224,14 +224,11 @@ func (t *Engine) Post(ctx context.Context, puts []driver.Mutation) error {
 
 // Unpost removes postings.
 func (t *Engine) Unpost(ctx context.Context, keys [][]byte) error {
-	if len(keys) == 0 {
-		return nil
-	}
 	drops := make([]driver.Mutation, len(keys))
 	for i, key := range keys {
 		drops[i] = driver.Mutation{Row: key, DeleteRow: true}
 	}
-	return t.Postings.Apply(ctx, drops...)
+	return t.Post(ctx, drops)
 }
 
 // Put writes rows, each as a whole.
