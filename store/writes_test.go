@@ -212,7 +212,7 @@ func TestIncrement(t *testing.T) {
 		{"balance", 2, nil, ope.ErrDomain}, {"branch", -1, nil, ope.ErrDomain}, {"branch", math.MinInt64, nil, ope.ErrDomain},
 		{"big", 1, uint64(math.MaxUint64), nil}, {"big", 1, nil, ope.ErrDomain}, {"big", math.MinInt64, uint64(math.MaxInt64), nil}, {"big", math.MinInt64, nil, ope.ErrDomain},
 		{"small", 1, int8(5), nil}, {"small", 1, nil, ope.ErrDomain}, {"small", 300, nil, ope.ErrDomain}, {"small", -10, int8(-5), nil},
-		{"float", 1, nil, store.ErrColumn}, {"note", 1, nil, store.ErrNull}, {"owner", 1, nil, store.ErrNull}, {"id", 1, nil, store.ErrColumn}, {"more", 1, nil, store.ErrColumn},
+		{"float", 1, nil, store.ErrColumn}, {"note", 1, nil, store.ErrColumn}, {"owner", 1, nil, store.ErrColumn}, {"id", 1, nil, store.ErrColumn}, {"more", 1, nil, store.ErrColumn},
 	} {
 		sum, err := tbl.Increment(background, key, c.column, c.by)
 		require.Equal(t, c.want, sum, c)

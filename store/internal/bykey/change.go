@@ -10,6 +10,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // changeable returns an error if single columns of rows cannot be changed.
@@ -91,6 +92,9 @@ func Increment(ctx context.Context, t *engine.Engine, key rowcodec.RowValues, co
 			return fmt.Errorf("%w: table %q has no column %q", fault.ErrColumn, t.Meta.Name, column)
 		case add.Column.Part >= 0:
 			return fmt.Errorf("%w: %q is a part of the row key, which stays", fault.ErrColumn, column)
+		}
+		if err := value.CanAdd(add.Column.Type); err != nil { // also where the row is missing
+			return fmt.Errorf("column %q: %w", column, err)
 		}
 		u.Add = add
 		return nil

@@ -569,9 +569,17 @@ func (t TypeOf[T]) NormalizeBound(v any) (any, error) {
 	return value, nil
 }
 
-func (t TypeOf[T]) Add(v any, by int64) (any, error) {
+// CanAdd returns an error if values of a type are no integers.
+func CanAdd(t Type) error {
 	if kind := t.GoType().Kind(); kind < reflect.Int || reflect.Uint64 < kind {
-		return nil, fmt.Errorf("%w: type %s has no integers to add to", fault.ErrColumn, t)
+		return fmt.Errorf("%w: type %s has no integers to add to", fault.ErrColumn, t)
+	}
+	return nil
+}
+
+func (t TypeOf[T]) Add(v any, by int64) (any, error) {
+	if err := CanAdd(t); err != nil {
+		return nil, err
 	}
 	code, err := t.exactCodec.Encode(v.(T))
 	if err != nil {
