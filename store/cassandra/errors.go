@@ -251,12 +251,11 @@ func notApplied(err error) bool {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
 		switch request.Code() {
-		case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig,
-			gocql.ErrCodeCredentials, gocql.ErrCodeBootstrapping:
+		case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeCredentials:
 			return true
 		}
 	}
-	return false
+	return hooks.Refused(err)
 }
 
 // contended reports whether a read at SERIAL may have failed only because others were changing the
@@ -321,7 +320,7 @@ func (r *retry) GetRetryType(err error) gocql.RetryType {
 func retryType(err error) gocql.RetryType {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
-		if request.Code() == gocql.ErrCodeBootstrapping || hooks.UnknownHere(err) {
+		if hooks.Refused(err) {
 			return gocql.RetryNextHost
 		}
 		return gocql.Rethrow

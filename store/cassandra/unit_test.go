@@ -503,6 +503,7 @@ func TestKindsOfErrors(t *testing.T) {
 		{&fakeError{gocql.ErrCodeWriteTimeout, ""}, driver.ErrUnavailable, true},
 		{&fakeError{gocql.ErrCodeCASWriteUnknown, ""}, driver.ErrUnavailable, true},
 		{&fakeError{gocql.ErrCodeOverloaded, ""}, driver.ErrUnavailable, true},
+		{&fakeError{gocql.ErrCodeOverloaded, "Server is shutting down"}, driver.ErrUnavailable, false},
 		{&fakeError{gocql.ErrCodeBootstrapping, ""}, driver.ErrUnavailable, false},
 		{&fakeError{gocql.ErrCodeServer, "java.lang.Boom"}, nil, true},
 		{&fakeError{gocql.ErrCodeInvalid, "table things_abc does not exist"}, driver.ErrNoFamily, false},
@@ -562,15 +563,24 @@ func TestErrorsOfAContext(t *testing.T) {
 }
 
 func TestRetries(t *testing.T) {
-	for _, err := range []error{io.EOF, gocql.ErrConnectionClosed, &fakeError{gocql.ErrCodeBootstrapping, ""}} {
+	for _, err := range []error{io.EOF, gocql.ErrConnectionClosed} {
 		require.Equal(t, gocql.RetryNextHost, new(retry).GetRetryType(err), "%v", err)
 		require.Equal(t, gocql.Rethrow, hooks.Elsewhere.GetRetryType(err), "%v", err)
 	}
-	unknown := &fakeError{gocql.ErrCodeInvalid, "table t does not exist"}
-	require.Equal(t, gocql.RetryNextHost, new(retry).GetRetryType(unknown))
-	require.Equal(t, gocql.RetryNextHost, hooks.Elsewhere.GetRetryType(unknown))
-	for _, err := range []error{gocql.ErrTimeoutNoResponse, context.Canceled, &fakeError{gocql.ErrCodeInvalid, ""}, &fakeError{gocql.ErrCodeWriteTimeout, ""}, errors.New("x")} {
+	for _, err := range []error{
+		&fakeError{gocql.ErrCodeBootstrapping, ""},
+		&fakeError{gocql.ErrCodeOverloaded, "Server is shutting down"},
+		&fakeError{gocql.ErrCodeInvalid, "table t does not exist"},
+	} {
+		require.Equal(t, gocql.RetryNextHost, new(retry).GetRetryType(err), "%v", err)
+		require.Equal(t, gocql.RetryNextHost, hooks.Elsewhere.GetRetryType(err), "%v", err)
+	}
+	for _, err := range []error{
+		gocql.ErrTimeoutNoResponse, context.Canceled, &fakeError{gocql.ErrCodeInvalid, ""}, &fakeError{gocql.ErrCodeWriteTimeout, ""},
+		&fakeError{gocql.ErrCodeOverloaded, "Too many in flight hints: 9"}, errors.New("x"),
+	} {
 		require.Equal(t, gocql.Rethrow, new(retry).GetRetryType(err), "%v", err)
+		require.Equal(t, gocql.Rethrow, hooks.Elsewhere.GetRetryType(err), "%v", err)
 	}
 }
 

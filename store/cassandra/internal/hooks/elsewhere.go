@@ -7,24 +7,34 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// Elsewhere is a policy that repeats a statement on another node where one does not know the table, and for no other reason.
+// Elsewhere is a policy that repeats a statement on another node where one has [Refused] it, and for no other reason.
 var Elsewhere gocql.RetryPolicy = elsewhere{&gocql.SimpleRetryPolicy{NumRetries: 2}}
 
 type elsewhere struct{ *gocql.SimpleRetryPolicy }
 
 // GetRetryType implements [gocql.RetryPolicy].
 func (elsewhere) GetRetryType(err error) gocql.RetryType {
-	if UnknownHere(err) {
+	if Refused(err) {
 		return gocql.RetryNextHost
 	}
 	return gocql.Rethrow
 }
 
-// UnknownHere reports whether a node has refused a statement because it does not know the table, and has done nothing. One that has
-// just come back serves clients before it knows tables that were made meanwhile. So another node is asked before a table counts as gone.
-func UnknownHere(err error) bool {
+// Refused reports whether a node has refused a statement and has done nothing, while another one may take it. It is about to end, and
+// keeps its connections until then; it is not ready yet; or it does not know the table. One that has just come back serves clients
+// before it knows tables that were made meanwhile. So another node is asked before a table counts as gone.
+func Refused(err error) bool {
 	var request gocql.RequestError
-	return errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid && NoTable(request.Message())
+	if !errors.As(err, &request) {
+		return false
+	}
+	switch request.Code() {
+	case gocql.ErrCodeBootstrapping:
+		return true
+	case gocql.ErrCodeOverloaded: // also of a coordinator that has begun; Cassandra has no code of its own for a node that ends
+		return request.Message() == "Server is shutting down"
+	}
+	return request.Code() == gocql.ErrCodeInvalid && NoTable(request.Message())
 }
 
 // NoTable reports whether a message of Cassandra, which has no code for that, says that there is no table. Its wording has been the
