@@ -376,6 +376,7 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	if c.SpeculateAfter > 0 {
 		cluster.PoolConfig.HostSelectionPolicy = &hooks.Wary{HostSelectionPolicy: cluster.PoolConfig.HostSelectionPolicy, After: c.SpeculateAfter}
 	}
+	cluster.RetryPolicy = again{&gocql.SimpleRetryPolicy{NumRetries: 2}}
 	if c.Datacentre != "" {
 		cluster.HostFilter = gocql.DataCenterHostFilter(c.Datacentre)
 		cluster.Consistency, cluster.SerialConsistency = gocql.LocalQuorum, gocql.LocalSerial

@@ -317,6 +317,11 @@ func (r *retry) GetRetryType(err error) gocql.RetryType {
 	return to
 }
 
+// again does so for idempotent statements of a session that [Connect] made, which have no policy of their own.
+type again struct{ *gocql.SimpleRetryPolicy }
+
+func (again) GetRetryType(err error) gocql.RetryType { return retryType(err) }
+
 func retryType(err error) gocql.RetryType {
 	var request gocql.RequestError
 	if errors.As(err, &request) {

@@ -563,8 +563,10 @@ func TestErrorsOfAContext(t *testing.T) {
 }
 
 func TestRetries(t *testing.T) {
+	connected := (&Config{}).cluster().RetryPolicy // of idempotent statements of a session that Connect makes
 	for _, err := range []error{io.EOF, gocql.ErrConnectionClosed} {
 		require.Equal(t, gocql.RetryNextHost, new(retry).GetRetryType(err), "%v", err)
+		require.Equal(t, gocql.RetryNextHost, connected.GetRetryType(err), "%v", err)
 		require.Equal(t, gocql.Rethrow, hooks.Elsewhere.GetRetryType(err), "%v", err)
 	}
 	for _, err := range []error{
@@ -580,6 +582,7 @@ func TestRetries(t *testing.T) {
 		&fakeError{gocql.ErrCodeOverloaded, "Too many in flight hints: 9"}, errors.New("x"),
 	} {
 		require.Equal(t, gocql.Rethrow, new(retry).GetRetryType(err), "%v", err)
+		require.Equal(t, gocql.Rethrow, connected.GetRetryType(err), "%v", err)
 		require.Equal(t, gocql.Rethrow, hooks.Elsewhere.GetRetryType(err), "%v", err)
 	}
 }

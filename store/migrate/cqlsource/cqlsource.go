@@ -96,7 +96,7 @@ func New(ctx context.Context, session *gocql.Session, keyspace, table string, o 
 		s.consistency = o.Consistency
 	}
 	var partitioner string
-	if err := session.Query("SELECT partitioner FROM system.local").ScanContext(ctx, &partitioner); err != nil {
+	if err := s.about("SELECT partitioner FROM system.local").ScanContext(ctx, &partitioner); err != nil {
 		return nil, s.failed(ctx, "open", err)
 	}
 	if !strings.HasSuffix(partitioner, ".Murmur3Partitioner") {
@@ -153,7 +153,12 @@ func (s *Source) failed(ctx context.Context, what string, err error) error {
 
 // query returns a query with the consistency of reads.
 func (s *Source) query(stmt string, values ...any) *gocql.Query {
-	return s.session.Query(stmt, values...).Consistency(s.consistency).Idempotent(true)
+	return s.about(stmt, values...).Consistency(s.consistency)
+}
+
+// about returns a query of what any node knows. As it is idempotent, the retry policy of the session may ask another one.
+func (s *Source) about(stmt string, values ...any) *gocql.Query {
+	return s.session.Query(stmt, values...).Idempotent(true)
 }
 
 // atLeast returns a consistency under which what is written is read by the source, where an application would take another one.

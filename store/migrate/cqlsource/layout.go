@@ -96,7 +96,7 @@ func (s *Source) read(ctx context.Context) (*layout, error) {
 func (s *Source) readTable(ctx context.Context) (*layout, error) {
 	l := &layout{table: quoted(s.keyspace) + "." + quoted(s.table)}
 	var ttl int
-	err := s.session.Query("SELECT id, default_time_to_live, cdc FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", s.keyspace, s.table).
+	err := s.about("SELECT id, default_time_to_live, cdc FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", s.keyspace, s.table).
 		ScanContext(ctx, &l.id, &ttl, &l.cdc)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return nil, s.missing(ctx)
@@ -110,7 +110,7 @@ func (s *Source) readTable(ctx context.Context) (*layout, error) {
 
 // names returns the first column of all rows of a query.
 func (s *Source) names(ctx context.Context, stmt string, values ...any) (names []string, err error) {
-	i := s.session.Query(stmt, values...).IterContext(ctx)
+	i := s.about(stmt, values...).IterContext(ctx)
 	for name := ""; i.Scan(&name); {
 		names = append(names, name)
 	}
@@ -155,7 +155,7 @@ func (s *Source) readColumns(ctx context.Context, l *layout) error {
 	var all []place
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s\n", l.id)
-	i := s.session.Query("SELECT column_name, kind, position, type, clustering_order FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?", s.keyspace, s.table).IterContext(ctx)
+	i := s.about("SELECT column_name, kind, position, type, clustering_order FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?", s.keyspace, s.table).IterContext(ctx)
 	for {
 		var p place
 		var order string
@@ -238,7 +238,7 @@ func (s *Source) Fingerprint(ctx context.Context) (string, error) {
 
 // Now implements [migrate.Source]. It is the clock of the node that answers: those of clients, who give the times of writes, should be the same.
 func (s *Source) Now(ctx context.Context) (at time.Time, err error) {
-	err = s.session.Query("SELECT toTimestamp(now()) FROM system.local").ScanContext(ctx, &at)
+	err = s.about("SELECT toTimestamp(now()) FROM system.local").ScanContext(ctx, &at)
 	return at, s.failed(ctx, "read the clock of a node", err)
 }
 

@@ -2,14 +2,19 @@ package cqlsource
 
 import (
 	"context"
+	"io"
+	"net"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/testdb/testcassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // What names no table says what to write, and never a password.
@@ -70,4 +75,67 @@ func TestOpen(t *testing.T) {
 	all, err := New(t.Context(), session, named.keyspace, "Orders", Options{Consistency: gocql.All})
 	require.NoError(t, err)
 	require.Equal(t, gocql.All, all.consistency)
+}
+
+// A losing dialer makes connections of which one breaks after so many messages, all connections together; below 0 none does.
+type losing struct{ after atomic.Int64 }
+
+func (l *losing) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	return losingConn{conn, l}, err
+}
+
+type losingConn struct {
+	net.Conn
+	*losing
+}
+
+func (c losingConn) Write(b []byte) (int, error) {
+	if c.after.Add(-1) == 0 {
+		c.Close()
+		return 0, io.ErrClosedPipe
+	}
+	return c.Conn.Write(b)
+}
+
+type sameHost struct{ *gocql.SimpleRetryPolicy }
+
+func (sameHost) GetRetryType(error) gocql.RetryType { return gocql.Retry }
+
+// Whatever is read of a source is read again where the policy of the session says so, as that of Open does.
+func TestReadsAreMadeAgain(t *testing.T) {
+	session, keyspace := application(t)
+	do(t, session, "CREATE TABLE orders (id int PRIMARY KEY, amount int)")
+	do(t, session, "INSERT INTO orders (id, amount) VALUES (1, 2)")
+	server, err := testcassandra.New()
+	require.NoError(t, err)
+	cluster := server.Cluster()
+	lost := new(losing)
+	cluster.Dialer, cluster.RetryPolicy = lost, sameHost{&gocql.SimpleRetryPolicy{NumRetries: 5}}
+	session, err = cluster.CreateSession()
+	require.NoError(t, err)
+	t.Cleanup(session.Close)
+	s, err := New(t.Context(), session, keyspace, "orders", Options{})
+	require.NoError(t, err)
+	for name, read := range map[string]func() error{
+		"open":        func() error { _, err := New(t.Context(), session, keyspace, "orders", Options{}); return err },
+		"now":         func() error { _, err := s.Now(t.Context()); return err },
+		"fingerprint": func() error { _, err := s.Fingerprint(t.Context()); return err },
+		"describe":    func() error { _, err := s.Describe(t.Context()); return err },
+		"scan": func() error {
+			for _, err := range s.Scan(t.Context(), inspect.Part{Of: 1}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		for after := range int64(4) {
+			lost.after.Store(after + 1)
+			require.NoError(t, read(), "%s, %d messages before", name, after)
+			lost.after.Store(-1)
+			require.Eventually(t, func() bool { return read() == nil }, 10*time.Second, 50*time.Millisecond)
+		}
+	}
 }
