@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -844,5 +846,34 @@ func TestVerifyCountsCellsAfterConversion(t *testing.T) {
 			require.Empty(t, faults)
 			require.Equal(t, [3]int{3, 3, 0}, [3]int{v.Rows, v.Cells, v.Postings})
 		}
+	})
+}
+
+// A verification that got no answer for as long as a call may take does not wait as long again to learn whether the schema is another.
+func TestVerifyWithoutAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var verifying, gone atomic.Bool
+		db := intercept.New(drivertest.NewMemory(), func(ctx context.Context, op intercept.Op, c intercept.Call) error {
+			if verifying.Load() && strings.HasPrefix(op.Family, "x") { // its rows were read
+				gone.Store(true)
+			}
+			if !gone.Load() {
+				return c.Make(nil)
+			}
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(time.Minute):
+				return driver.ErrUnavailable
+			}
+		}, nil)
+		schema := verifySchema(cellPerColumn)
+		tbl := verifiedTable(t, db, ope.GenerateKey(), schema)
+		require.NoError(t, tbl.Put(t.Context(), verifiedRow(0, rand.New(rand.NewPCG(1, 1)))))
+		verifying.Store(true)
+		start := time.Now()
+		_, err := tbl.Verify(t.Context(), nil)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.Less(t, time.Since(start), 90*time.Second)
 	})
 }

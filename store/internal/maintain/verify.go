@@ -151,7 +151,7 @@ func (v *Verifier) steady(ctx context.Context, look func() (bool, error), mend f
 		if err == nil && !wrong {
 			return nil
 		}
-		now, failed := t.Env.Refresh(ctx)
+		now, failed := refreshed(ctx, t, err)
 		switch {
 		case failed != nil:
 			return cmp.Or(err, failed)
@@ -168,6 +168,17 @@ func (v *Verifier) steady(ctx context.Context, look func() (bool, error), mend f
 		}
 		pause.Repeats(ctx, "schema_changed")
 	}
+}
+
+// refreshed reads the table in the catalogue after an error. A database that has just not answered, for as long as a call may
+// take, is not waited for as long again.
+func refreshed(ctx context.Context, t *engine.Engine, err error) (*engine.Engine, error) {
+	if errors.Is(err, driver.ErrUnavailable) {
+		var end func()
+		ctx, end = context.WithTimeout(ctx, 3*time.Second)
+		defer end()
+	}
+	return t.Env.Refresh(ctx)
 }
 
 // goOn goes on with another view of the table. What was read of indexes counts where they are the same.
