@@ -22,7 +22,8 @@ var ofDrivers = []struct {
 	{gocql.ErrNoConnections, "no server of the cluster can be reached"},
 	{gocql.ErrNoConnectionsStarted, "no server of the cluster can be reached"},
 	{gocql.ErrConnectionClosed, "the server closed the connection"},
-	{gocql.ErrTimeoutNoResponse, "the server gave no answer in time; it may be too busy, or timeout in --store too short"},
+	{gocql.ErrTimeoutNoResponse, "the server gave no answer in time; it may be too busy, or hang, so that speculate-after in --store, " +
+		"which asks another one, helps, or timeout there may be too short"},
 	{gocql.ErrNoStreams, "too many requests are under way; take fewer --writers"},
 }
 

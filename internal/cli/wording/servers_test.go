@@ -39,8 +39,9 @@ func TestNoConnection(t *testing.T) {
 func TestWordsOfDrivers(t *testing.T) {
 	of := func(kind, err error) string { return Of(fmt.Errorf("cassandra: scan family x: %w: %w", kind, err)) }
 	require.Equal(t, "cassandra: scan family x: driver: database unavailable: no server of the cluster can be reached", of(driver.ErrUnavailable, gocql.ErrNoConnections))
-	require.Equal(t, "cassandra: scan family x: driver: outcome of a conditional change is unknown: the server gave no answer in time; it may be too busy, or timeout in --store too short",
-		of(driver.ErrUnknownOutcome, gocql.ErrTimeoutNoResponse))
+	late := of(driver.ErrUnknownOutcome, gocql.ErrTimeoutNoResponse)
+	require.Contains(t, late, "cassandra: scan family x: driver: outcome of a conditional change is unknown: the server gave no answer in time; it may be too busy")
+	require.Contains(t, late, "speculate-after in --store")
 	require.Equal(t, "cassandra: scan family x: driver: database unavailable: nothing listens at 127.0.0.1:7: start the database, or check the host and port in --store",
 		of(driver.ErrUnavailable, &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7}, Err: syscall.ECONNREFUSED}))
 	for _, e := range ofDrivers {
