@@ -210,6 +210,7 @@ func TestFormatsAndLayouts(t *testing.T) {
 	_, err = db.Family(t.Context(), orderedSpec)
 	require.ErrorIs(t, err, driver.ErrLayout)
 	require.ErrorContains(t, err, "note text")
+	require.ErrorContains(t, err, "a column was added, which ALTER TABLE drops again")
 	exec(t, db, "DROP TABLE "+f.table)
 	exec(t, db, "CREATE TABLE "+f.table+" (p blob, k blob, q blob, v blob, PRIMARY KEY ((p), k, q))")
 	_, err = db.Family(t.Context(), orderedSpec)

@@ -392,7 +392,8 @@ func (db *DB) table(ctx context.Context, name, create string, want []column) (ma
 			err = db.change(within, create)
 		} else if err == nil {
 			if !slices.Equal(got, want) {
-				return false, fmt.Errorf("%w: table %s.%s has the columns %v, need %v: it was made by something else or by a newer version", driver.ErrLayout, db.keyspace, name, got, want)
+				return false, fmt.Errorf("%w: table %s.%s has the columns %v, need %v: it was made by something else or by a newer version, "+
+					"or a column was added, which ALTER TABLE drops again", driver.ErrLayout, db.keyspace, name, got, want)
 			}
 			ready, err = db.everywhere(within, name, want)
 		}
