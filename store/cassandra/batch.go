@@ -75,6 +75,10 @@ func clone(cells []driver.Cell) []driver.Cell {
 	cells = slices.Clone(cells)
 	for i := range cells {
 		cells[i].Qualifier, cells[i].Value = bytes.Clone(cells[i].Qualifier), bytes.Clone(cells[i].Value)
+		cells[i].Index = slices.Clone(cells[i].Index)
+		for n, v := range cells[i].Index {
+			cells[i].Index[n].Value = bytes.Clone(v.Value)
+		}
 	}
 	return cells
 }

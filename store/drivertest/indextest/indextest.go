@@ -225,9 +225,12 @@ func checkReads(tb testing.TB, s *suite, p string) {
 			require.NoError(tb, err)
 			see(row, cells)
 		}
-		found, err := s.f.GetBatch(ctx, [][]byte{[]byte(p + "a"), []byte(p + "nothing"), []byte(p + "b")}, slice)
+		found, err := s.f.GetBatch(ctx, [][]byte{[]byte(p + "a"), []byte(p + "nothing"), []byte(p + "b"), []byte(p + "a")}, slice)
 		require.NoError(tb, err)
 		see(p+"a", found[0])
+		found[0][0].Index[1].Value[0]++ // it belongs to the caller
+		found[0][0].Index[0].Index = "another"
+		see(p+"a", found[3])
 		require.Empty(tb, found[1])
 		see(p+"b", found[2])
 		n := 0
