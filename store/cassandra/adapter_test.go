@@ -1117,4 +1117,25 @@ func TestMutationsAsOf(t *testing.T) {
 	require.Empty(t, get("b"))
 	now("b")
 	require.Len(t, get("b"), 3)
+
+	for _, spec := range []driver.FamilySpec{orderedSpec, wideSpec} {
+		f := openFamily(t, open(t, keyspace(t)), spec)
+		change := func(row string, m driver.Mutation) {
+			m.Row = []byte(row)
+			require.NoError(t, f.Apply(ctx, m))
+		}
+		for _, row := range []string{"later", "earlier"} {
+			change(row, driver.Mutation{Puts: cells("earliest"), AsOf: before.Add(-time.Hour)})
+		}
+		change("later", driver.Mutation{Puts: cells("now")[:1]})
+		for _, row := range []string{"later", "earlier"} {
+			change(row, driver.Mutation{DeleteRow: true, AsOf: before})
+		}
+		found, err := f.Get(ctx, []byte("later"), driver.Slice{})
+		require.NoError(t, err)
+		require.Len(t, found, 1, "what was put later stays, in rows of layout %d", spec.Layout)
+		found, err = f.Get(ctx, []byte("earlier"), driver.Slice{})
+		require.NoError(t, err)
+		require.Empty(t, found)
+	}
 }

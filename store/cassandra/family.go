@@ -569,7 +569,7 @@ func (f *family) send(ctx context.Context, batches []*batch) error {
 	if stamp == 0 {
 		stamp = f.db.clock.Next()
 	}
-	if f.spec.Layout == driver.LayoutWide && first.mutations[0].DeleteRow { // then it is the only one
+	if f.spec.Layout == driver.LayoutWide && first.mutations[0].DeleteRow && first.stamps == nil { // then it is the only one
 		// The row may have been written by conditional changes, whose timestamps are the
 		// server's. A clock that is slower would delete nothing.
 		var youngest *int64
