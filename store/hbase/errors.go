@@ -42,12 +42,12 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 	switch {
 	case closed, errors.Is(err, gohbase.ErrClientClosed):
 		kind = driver.ErrClosed
+	case isKind(err):
+		return fmt.Errorf("hbase: %s: %w", what, message)
 	case denied != nil && javaClass(err) == "" && (done == nil || errors.Is(context.Cause(ctx), denied) || errors.Is(done, context.DeadlineExceeded)):
 		return fmt.Errorf("hbase: %s: %w", what, denied)
 	case ctx.Value(over{}) != nil: // which says nothing of the database
 		return fmt.Errorf("hbase: %s: %w", what, pause.Ended(ctx))
-	case isKind(err):
-		return fmt.Errorf("hbase: %s: %w", what, message)
 	case errors.Is(done, context.DeadlineExceeded) && (own || last != nil):
 		// The client tries until its time is over, so that a database that cannot be reached, or
 		// a region that nobody serves, shows itself like this. The caller's own deadline alone shows nothing.

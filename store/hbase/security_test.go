@@ -19,7 +19,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
+	"github.com/tsuna/gohbase/region"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -160,6 +162,28 @@ func TestSecuredServersRefused(t *testing.T) {
 			require.Less(t, time.Since(begin), 15*time.Second)
 		})
 	}
+}
+
+// What a server may have done stays unknown, also if the next connection is refused before the caller learns of the lost one.
+func TestUnknownOutcomeWhereAServerRefuses(t *testing.T) {
+	d := &DB{gate: gate.Gate{Dial: new(net.Dialer).DialContext}}
+	conn, err := d.gate.DialRegion(t.Context(), "tcp", kerberos("javax.security.sasl.SaslException", "no").listen(t))
+	require.NoError(t, err)
+	_, err = conn.Write([]byte("HBas\x00\x50"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, _ = conn.Read(make([]byte, 512))
+		return d.gate.Reason() != nil
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, conn.Close())
+
+	c := &conditionalCall{}
+	c.state.Store(sent)
+	_, lost := c.outcome(hrpc.RPCResult{Error: region.ErrClientClosed})
+	err = d.fail(t.Context(), "check and put in", lost)
+	require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, driver.ErrUnauthorised)
+	require.ErrorIs(t, d.fail(t.Context(), "get from", region.ErrClientClosed), driver.ErrUnauthorised)
 }
 
 // A server that dies, or is none, is one that does not answer.
