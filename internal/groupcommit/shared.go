@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 )
 
 // A Shared lets concurrent calls share the answers of a read. Each read begins after all calls that it answers. Make it
@@ -68,6 +70,7 @@ func (s *Shared[R]) Do(ctx context.Context) (result R, err error) {
 	r := s.join(ctx)
 	select {
 	case <-r.done:
+		relay.Throw(r.err)
 		return r.result, r.err
 	case <-ctx.Done():
 		s.leave(r)
@@ -121,7 +124,10 @@ func (s *Shared[R]) take() {
 func (s *Shared[R]) run(r *sharedRead[R]) {
 	for r != nil {
 		begin := time.Now()
-		r.result, r.err = s.read(r.ctx)
+		r.err = relay.Beside(func() (err error) { // so that this goroutine lives on
+			r.result, err = s.read(r.ctx)
+			return err
+		})
 		took := time.Since(begin)
 		r.cancel()
 		close(r.done)

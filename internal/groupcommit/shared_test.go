@@ -3,6 +3,7 @@ package groupcommit
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 )
 
 // A reader counts calls. Each takes 3 ms, unless its context ends.
@@ -131,6 +134,47 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 		cancel() // one of two
 		time.Sleep(20 * time.Millisecond)
 	})
+}
+
+// A function that panics, or ends its goroutine, does so to each caller that it was called for, and to no other.
+func TestReadsThatDoNotReturn(t *testing.T) {
+	for name, leave := range map[string]func(){"panic": func() { panic("mine") }, "end": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				s := NewShared(func(context.Context) (int, error) {
+					calls++
+					time.Sleep(time.Millisecond)
+					if calls == 2 {
+						leave()
+					}
+					return calls, nil
+				})
+				var got [4]int
+				var thrown [4]any
+				start := func(i int) {
+					go func() {
+						defer func() { thrown[i] = recover() }()
+						got[i], _ = s.Do(t.Context())
+					}()
+					synctest.Wait()
+				}
+				start(0)
+				start(1) // shares the second read with the next one
+				start(2)
+				time.Sleep(1500 * time.Microsecond)
+				start(3) // while that is under way
+				time.Sleep(time.Second)
+				require.Equal(t, [4]int{1, 0, 0, 3}, got)
+				for _, i := range []int{1, 2} {
+					if p, ok := thrown[i].(*relay.Panicked); name == "panic" {
+						require.True(t, ok)
+						require.Equal(t, "mine", p.Value)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestManySharers(t *testing.T) {

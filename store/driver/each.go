@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 	"sync"
+
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 )
 
 // Compare returns 0 if the key is within the bounds, -1 if it is below them, and 1 if it is above.
@@ -121,13 +123,15 @@ func (p *pageAhead) read(ctx context.Context, scan func(context.Context, Range) 
 	if page.Limit == 0 || page.Limit > pageOfEach {
 		page.Limit, p.more = pageOfEach, true
 	}
-	for row, err := range scan(ctx, page) {
-		if err != nil {
-			p.err = err
-			break
+	relay.Into(&p.err, func() error {
+		for row, err := range scan(ctx, page) {
+			if err != nil {
+				return err
+			}
+			p.rows = append(p.rows, row)
 		}
-		p.rows = append(p.rows, row)
-	}
+		return nil
+	})
 	p.more = p.more && p.err == nil && len(p.rows) == page.Limit
 }
 
@@ -138,6 +142,7 @@ func (p *pageAhead) yield(ctx context.Context, scan func(context.Context, Range)
 			return false
 		}
 	}
+	relay.Throw(p.err)
 	if p.err != nil {
 		return yield(Row{}, p.err) && false
 	}

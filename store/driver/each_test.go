@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -131,6 +132,38 @@ func TestAhead(t *testing.T) {
 	}
 	all.Wait()
 	require.Equal(t, []byte{199, 0}, slices.Collect(keysOf(driver.Range{Each: r.Each, Reverse: true}.Ahead(t.Context(), scans, scan)))[0])
+}
+
+// A scan that panics, or ends its goroutine, does so to who iterates, after the rows before it.
+func TestAheadOfScansThatDoNotReturn(t *testing.T) {
+	r := driver.Range{}
+	for i := range 20 {
+		r.Each = append(r.Each, driver.Bounds{Start: []byte{byte(i), 0}, End: []byte{byte(i), 1}})
+	}
+	for name, leave := range map[string]func(){"panic": func() { panic("mine") }, "end": runtime.Goexit} {
+		rows, returned, thrown := 0, false, any(nil)
+		var all sync.WaitGroup
+		all.Go(func() {
+			defer func() { thrown = recover() }()
+			for range r.Ahead(t.Context(), 3, func(_ context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+				return func(yield func(driver.Row, error) bool) {
+					if r.Start[0] >= 7 {
+						leave()
+					}
+					yield(driver.Row{Key: r.Start}, nil)
+				}
+			}) {
+				rows++
+			}
+			returned = true
+		})
+		all.Wait()
+		require.False(t, returned, name)
+		require.Equal(t, 7, rows, name)
+		if name == "panic" {
+			require.ErrorContains(t, thrown.(error), "mine")
+		}
+	}
 }
 
 func keysOf(rows iter.Seq2[driver.Row, error]) iter.Seq[[]byte] {
