@@ -153,6 +153,12 @@ func (q *writeQueue) do(ctx context.Context, w *write) (bool, error) {
 	if q.withdraw(w) {
 		return false, err
 	}
+	if w.entry == nil { // the directory in memory must agree with that on disk
+		select {
+		case <-w.done:
+		case <-q.db.fence.failed:
+		}
+	}
 	if inPatience(w.done) {
 		return w.ok, w.err
 	}
@@ -487,6 +493,8 @@ func (db *DB) Compact(ctx context.Context) error {
 	case <-q.closed:
 		cancel(errClosed)
 		return errClosed
+	case <-ctx.Done(): // also while it waits for another one
+		return contextError(ctx)
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -186,4 +188,58 @@ func TestNoSpaceLeftForCompaction(t *testing.T) {
 		require.Len(t, cells, 1)
 		require.NoError(t, db.Close())
 	}
+}
+
+// held is a file system that makes no tables while it is locked.
+type held struct {
+	sync.RWMutex
+	waits atomic.Bool // somebody makes one
+}
+
+func (h *held) MaybeError(op errorfs.Op) error {
+	if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+		h.waits.Store(true)
+		h.RLock()
+		defer h.RUnlock()
+	}
+	return nil
+}
+
+func (h *held) String() string { return "held" }
+
+// What waits for a compaction ends with its context, and then is not done.
+func TestWaitingForACompaction(t *testing.T) {
+	ctx, disk := context.Background(), new(held)
+	db, _, _ := forgettable(t, "db", &Options{FS: errorfs.Wrap(vfs.NewMem(), disk)})
+	spec := driver.FamilySpec{Name: "later", Layout: driver.LayoutOrdered}
+	disk.Lock()
+	disk.waits.Store(false)
+	first := make(chan error, 1)
+	go func() { first <- db.Compact(ctx) }()
+	require.Eventually(t, disk.waits.Load, 30*time.Second, time.Millisecond)
+	ended := make(chan error)
+	for name, call := range map[string]func(context.Context) error{
+		"compact": db.Compact,
+		"make":    func(ctx context.Context) error { _, err := db.Family(ctx, spec); return err },
+		"drop":    func(ctx context.Context) error { return db.Drop(ctx, "kept") },
+	} {
+		soon, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		go func() { ended <- call(soon) }()
+		select {
+		case err := <-ended:
+			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s waits longer than its context lives", name)
+		}
+		cancel()
+	}
+	disk.Unlock()
+	require.NoError(t, <-first)
+	names, err := db.Families(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"deleted", "kept"}, names)
+	_, err = db.Family(ctx, spec)
+	require.NoError(t, err)
+	require.NoError(t, db.Drop(ctx, "kept"))
+	require.NoError(t, db.Close())
 }

@@ -423,38 +423,30 @@ func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family
 	db.dirMu.Lock()
 	defer db.dirMu.Unlock()
 	e, err := lookUp(db.families, spec)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = db.enter()
 	}
-	if e == nil && spec.Existing {
-		if err := db.enter(); err != nil {
-			return nil, err
-		}
+	switch {
+	case err != nil:
+		return nil, err
+	case e == nil && spec.Existing:
 		db.leave()
 		return nil, fmt.Errorf("pebble: %w: %s", driver.ErrNoFamily, spec.Name)
-	}
-	if e == nil {
+	case e == nil:
 		e = &entry{id: db.lastID + 1, spec: spec}
-		if err := db.enter(); err != nil {
-			return nil, err
-		}
 		b := db.eng.NewBatch()
-		err := errors.Join(
+		err = errors.Join(
 			b.Set(layout.CounterKey, layout.AppendFamily(nil, e.id), nil),
 			b.Set(layout.DirectoryKey(spec.Name), layout.EncodeSpec(e.id, spec), nil))
 		db.leave()
+		if err == nil {
+			_, err = db.queue.do(ctx, &write{batch: b})
+		}
 		if err != nil {
 			return nil, err
 		}
-		// Not to be given up half-way: the directory in memory must agree with that on disk.
-		if _, err := db.queue.do(context.WithoutCancel(ctx), &write{batch: b}); err != nil {
-			return nil, err
-		}
-		db.lastID = e.id
-		db.families[spec.Name] = e
-	} else if err := db.enter(); err != nil {
-		return nil, err
-	} else {
+		db.lastID, db.families[spec.Name] = e.id, e
+	default:
 		db.leave()
 	}
 	return &family{db: db, reader: db.eng, entry: e}, nil
@@ -519,7 +511,7 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := db.queue.do(context.WithoutCancel(ctx), &write{batch: b, drop: e}); err != nil {
+	if _, err := db.queue.do(ctx, &write{batch: b, drop: e}); err != nil {
 		return err
 	}
 	delete(db.families, name)
