@@ -20,6 +20,7 @@
 package gocqlcell
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -170,7 +171,7 @@ func (c sealedColumn[T]) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 	if c.of.state != scanned {
 		c.of.cell.Search = nil // which this statement does not read
 	}
-	c.of.state, c.of.err, c.of.cell.Sealed = scanned, nil, append([]byte(nil), data...)
+	c.of.state, c.of.err, c.of.cell.Sealed = scanned, nil, bytes.Clone(data) // nil is null, and what is empty is not
 	return nil
 }
 

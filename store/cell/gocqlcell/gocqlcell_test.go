@@ -265,7 +265,10 @@ func TestNullAndTornRows(t *testing.T) {
 	for _, row := range []struct {
 		search, sealed []byte
 		want           error
-	}{{ct, sealed, nil}, {nil, nil, store.ErrNull}, {other, sealed, store.ErrTorn}, {nil, sealed, store.ErrTorn}, {ct, nil, store.ErrTorn}, {[]byte{2, 3}, sealed, store.ErrTorn}} {
+	}{
+		{ct, sealed, nil}, {nil, nil, store.ErrNull}, {other, sealed, store.ErrTorn}, {nil, sealed, store.ErrTorn}, {ct, nil, store.ErrTorn}, {[]byte{2, 3}, sealed, store.ErrTorn},
+		{nil, []byte{}, store.ErrTampered}, {ct, []byte{}, store.ErrTampered}, // an empty blob is no null
+	} {
 		require.NoError(t, gocql.Unmarshal(varint, row.search, v.Search()))
 		require.NoError(t, gocql.Unmarshal(blob, row.sealed, v.Sealed()))
 		_, err := v.Get()
