@@ -1139,3 +1139,22 @@ func TestMutationsAsOf(t *testing.T) {
 		require.Empty(t, found)
 	}
 }
+
+// The first statement of Open meets silence, and so does the session's own look at its connection, which the end of a session waits for.
+func TestSilenceAfterConnecting(t *testing.T) {
+	c := keyspace(t)
+	var p *proxy.Proxy
+	p = proxy.New(func(_ int, to proxy.Direction, b []byte) {
+		if to == proxy.ToServer && bytes.Contains(b, []byte("SELECT replication FROM")) {
+			p.Set(proxy.Weather{Hold: proxy.BothWays})
+		}
+	})
+	t.Cleanup(p.Close)
+	c.Dial, c.Timeout = p.Dial, 30*time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	began := time.Now()
+	_, err := Open(ctx, c)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(began), 20*time.Second)
+}

@@ -179,7 +179,7 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	}
 	db, err := newDB(ctx, session, attempts, config.Options)
 	if err != nil {
-		session.Close()
+		_ = closeSession(ctx, session)
 		return nil, err
 	}
 	db.owned = true
@@ -193,7 +193,7 @@ func Connect(ctx context.Context, config Config) (*gocql.Session, func() error, 
 		return nil, nil, err
 	}
 	session, _, err := config.connect(ctx)
-	return session, func() error { return closeSession(session) }, err
+	return session, func() error { return closeSession(context.Background(), session) }, err
 }
 
 // New uses a session that the application has made, and that Close leaves open. The session must
@@ -259,7 +259,7 @@ func (db *DB) Close() error {
 	db.close()
 	db.checks.Wait()
 	if db.owned {
-		return closeSession(db.session)
+		return closeSession(context.Background(), db.session)
 	}
 	return nil
 }
@@ -267,20 +267,21 @@ func (db *DB) Close() error {
 // errNotClosed is returned where gocql did not end its connections.
 var errNotClosed = errors.New("cassandra: the connections were lost, and gocql does not end its search for others; some of its goroutines stay")
 
-// closeSession closes a session, but does not wait for ever. A session that is just making its control connection
-// again waits for its list of tables to be read, and Close of gocql has stopped what reads that.
-func closeSession(session *gocql.Session) error {
+// closeSession closes a session, but does not wait for ever, nor longer than the context lives. A session that is looking
+// whether its control connection lives waits for the answer first. One that is just making that connection again waits for
+// its list of tables to be read, and Close of gocql has stopped what reads that.
+func closeSession(ctx context.Context, session *gocql.Session) error {
 	done := make(chan struct{})
 	go func() {
 		session.Close()
 		close(done)
 	}()
-	late := time.NewTimer(10 * time.Second)
-	defer late.Stop()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	select {
 	case <-done:
 		return nil
-	case <-late.C:
+	case <-ctx.Done():
 		return errNotClosed
 	}
 }
@@ -480,7 +481,7 @@ func (c *Config) elsewhere(ctx context.Context, err error) error {
 	if again != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	defer session.Close()
+	defer func() { _ = closeSession(ctx, session) }()
 	var centres []string
 	for _, host := range session.GetHosts() {
 		centres = append(centres, host.DataCenter())
