@@ -1137,6 +1137,13 @@ func TestMutationsAsOf(t *testing.T) {
 		found, err = f.Get(ctx, []byte("earlier"), driver.Slice{})
 		require.NoError(t, err)
 		require.Empty(t, found)
+		for _, asOf := range []time.Time{time.Unix(0, 0), time.Unix(0, 7000), time.Unix(-1, 0), time.Date(1, 2, 3, 4, 5, 6, 7, time.UTC)} {
+			change("later", driver.Mutation{Puts: cells("ages ago"), AsOf: asOf})
+			change("later", driver.Mutation{Deletes: [][]byte{[]byte("q")}, AsOf: asOf})
+		}
+		found, err = f.Get(ctx, []byte("later"), driver.Slice{Only: [][]byte{[]byte("q")}})
+		require.NoError(t, err)
+		require.Equal(t, "now", string(found[0].Value))
 	}
 }
 

@@ -407,7 +407,7 @@ func asOf(mutations []driver.Mutation) []int64 {
 	if len(mutations) == 0 || mutations[0].AsOf.IsZero() {
 		return nil
 	}
-	at := mutations[0].AsOf.UnixMicro()
+	at := max(clock.Step, mutations[0].AsOf.UnixMicro()) // 0 is none
 	return slices.Repeat([]int64{at - at%clock.Step}, len(mutations))
 }
 
