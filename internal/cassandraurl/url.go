@@ -124,6 +124,9 @@ func parse(name, path string) (*Name, error) {
 	if strings.Contains(name, "#") {
 		return nil, errors.New("it has a '#', which begins what is no part of a name; write %23 for one in a value")
 	}
+	if strings.ContainsAny(place, optionSigns) {
+		return nil, errors.New("it has a '&', a ';' or a '=' before the options, which begin with a '?'; what follows there is not shown, since it may be a password")
+	}
 	hosts, keyspace, _ := strings.Cut(strings.TrimPrefix(place, "//"), "/")
 	if !strings.HasPrefix(place, "//") || hosts == "" || keyspace == "" {
 		return nil, errors.New("it needs hosts and " + path)
@@ -145,6 +148,9 @@ func parse(name, path string) (*Name, error) {
 	}
 	return n, n.check(given["serial-consistency"])
 }
+
+// optionSigns are of options, and in no name of a host, keyspace or table.
+const optionSigns = "&;="
 
 // hostName matches names and addresses, without a doubt about where they end.
 var hostName = regexp.MustCompile(`^[\pL\pN._:%\[\]-]+$`)
@@ -372,14 +378,17 @@ func (n *Name) centres() []string {
 	return slices.DeleteFunc(names, func(s string) bool { return s == "class" })
 }
 
-// Shown returns a name of the form SCHEME:PLACE?OPTIONS for a message: without credentials before the hosts, what follows a '#', and the values of
-// options that do not exist.
+// Shown returns a name of the form SCHEME:PLACE?OPTIONS for a message: without credentials before the hosts, what follows a '#', options that do not
+// follow a '?', and the values of those that do not exist.
 func Shown(name string) string {
 	scheme, rest, _ := strings.Cut(name, ":")
 	rest, _, fragment := strings.Cut(rest, "#")
 	place, query, asked := strings.Cut(rest, "?")
 	if i := strings.LastIndex(place, "@"); i >= 0 {
 		place = "//..." + place[i:]
+	}
+	if i := strings.IndexAny(place, optionSigns); i >= 0 {
+		place = place[:i+1] + "..."
 	}
 	shown := scheme + ":" + place
 	if asked {

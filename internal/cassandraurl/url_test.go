@@ -107,6 +107,7 @@ func TestParseRefuses(t *testing.T) {
 		"cassandra://h/ks?user=app:hunter2", "cassandra://h/ks?hunter2", "cassandra://h/ks?user=app#hunter2", "cassandra://h/ks?user=app;password=hunter2",
 		"cassandra://h/ks?hunter2&user=app", "cassandra:h/ks?password=hunter2", "cassandra://h/ks?user=app&password=%zzhunter2",
 		"cassandra://app:hun/ter2@h/ks", "cassandra://app:hun?hunter2@h/ks",
+		"cassandra://h/ks&user=app&password=hunter2", "cassandra://h/ks;password=hunter2?user=app", "cassandra://h&password=hunter2", "cassandra://h/ks/password=hunter2",
 	} {
 		_, err := Parse(name)
 		require.Error(t, err, name)
