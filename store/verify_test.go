@@ -438,6 +438,25 @@ func TestCellsOfEarlierWrites(t *testing.T) {
 	}
 }
 
+// So it does in a table of which no column is searched.
+func TestCellsOfEarlierWritesWithoutIndexes(t *testing.T) {
+	for _, conditional := range []bool{false, true} {
+		tbl, err := stores(t, drivertest.NewMemory(), 1)[0].Create(t.Context(), Schema{
+			Name: "t", CellPerColumn: true, Conditional: conditional, Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{PlainColumn("p", Int64)},
+		})
+		require.NoError(t, err)
+		row := Row{"id": int64(1), "p": int64(2)}
+		require.NoError(t, tbl.Put(t.Context(), row))
+		leaveCells(t, tbl, row, "p")
+		report, _ := verified(t, tbl, repairing)
+		require.True(t, report.Sound(), "%v", report)
+		require.Equal(t, 1, report.Faults[inspect.FaultTorn])
+		got, err := tbl.Get(t.Context(), row)
+		require.NoError(t, err)
+		require.Equal(t, Row{"id": int64(1)}, got)
+	}
+}
+
 // Each kind of damage is told with its place, and nothing else is; what can be mended is.
 func TestVerifyTellsDamage(t *testing.T) {
 	type want struct {

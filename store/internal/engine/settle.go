@@ -228,13 +228,19 @@ func (t *Engine) expect(ctx context.Context, columns []*rowcodec.Column, r *rowc
 func (t *Engine) Fit(ctx context.Context, c *rowcodec.Column, r *rowcodec.Record, keep bool) (moved *rowcodec.Record, stored bool, err error) {
 	fits, err := t.adopt(ctx, c, r)
 	switch {
-	case err != nil || fits:
+	case err != nil || fits || t.outgrown(r):
 		return nil, false, err
 	case c.Part < 0:
 		return nil, true, t.Restore(ctx, c, r.Key)
 	}
 	moved, err = t.move(ctx, r, keep)
 	return moved, true, err
+}
+
+// outgrown reports whether a client has written a row that was read which knows more of the table. As this view stores rows, the row
+// would lose what this view does not know of. Whoever has written it settles it.
+func (t *Engine) outgrown(r *rowcodec.Record) bool {
+	return r.Version > t.Version && !t.Env.Now().Same(t.View)
 }
 
 // adopt puts what a row has in a part or column into its index, and reports whether it has a place there.
@@ -268,7 +274,7 @@ func (t *Engine) Restore(ctx context.Context, c *rowcodec.Column, key []byte) er
 			return err
 		}
 		old, err := t.Opened(ctx, t.Data, rows[0], nil, new(rowcodec.Scratch))
-		if err != nil || old == nil || c != nil && old.Search[c.Position] == nil {
+		if err != nil || old == nil || t.outgrown(old) || c != nil && old.Search[c.Position] == nil {
 			return err
 		}
 		next := *old
@@ -276,7 +282,7 @@ func (t *Engine) Restore(ctx context.Context, c *rowcodec.Column, key []byte) er
 		if c != nil {
 			next.Search[c.Position] = nil
 		}
-		clear(next.Search[len(t.Columns):]) // what it has in former columns is stored in the present ones
+		clear(next.Search[min(len(t.Columns), len(next.Search)):]) // what it has in former columns is stored in the present ones
 		records := []*rowcodec.Record{&next}
 		if err := t.encryptColumns(ctx, records); err != nil {
 			return err
@@ -314,9 +320,7 @@ func (t *Engine) move(ctx context.Context, r *rowcodec.Record, keep bool) (_ *ro
 	if bytes.Equal(moved.Key, r.Key) {
 		return nil, nil
 	}
-	if moved.Search != nil {
-		clear(moved.Search[len(t.Columns):])
-	}
+	clear(moved.Search[min(len(t.Columns), len(moved.Search)):])
 	there := false
 	if keep {
 		if there, err = t.there(ctx, moved.Key); err != nil {

@@ -37,7 +37,7 @@ func (t *View) AllPostingKeys(records []*Record) [][]byte {
 func (t *View) PostingKeys(r *Record) [][]byte {
 	var keys [][]byte
 	for i, c := range t.Stored {
-		if r.Search[i] != nil && c.Posted() {
+		if r.posted(i) != nil && c.Posted() {
 			keys = append(keys, t.PostingKey(r, i))
 		}
 	}
