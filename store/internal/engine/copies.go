@@ -220,7 +220,7 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells [][]
 	made := make([]*driver.Replacement, len(postings))
 	err = t.ReadEach(ctx, t.Data, keys, nil, func(i int, r *rowcodec.Record, err error) error {
 		c := postings[i].column
-		if replaceable(err) || r != nil && t.outgrown(r) {
+		if replaceable(err) || r != nil && t.Outgrown(r) {
 			return nil
 		}
 		if err != nil || r == nil || r.Search[c.Position] == nil || !bytes.Equal(t.PostingKey(r, c.Position), postings[i].key) {

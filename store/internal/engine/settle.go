@@ -228,7 +228,7 @@ func (t *Engine) expect(ctx context.Context, columns []*rowcodec.Column, r *rowc
 func (t *Engine) Fit(ctx context.Context, c *rowcodec.Column, r *rowcodec.Record, keep bool) (moved *rowcodec.Record, stored bool, err error) {
 	fits, err := t.adopt(ctx, c, r)
 	switch {
-	case err != nil || fits || t.outgrown(r):
+	case err != nil || fits || t.Outgrown(r):
 		return nil, false, err
 	case c.Part < 0:
 		return nil, true, t.Restore(ctx, c, r.Key)
@@ -237,9 +237,9 @@ func (t *Engine) Fit(ctx context.Context, c *rowcodec.Column, r *rowcodec.Record
 	return moved, true, err
 }
 
-// outgrown reports whether a client has written a row that was read which knows more of the table. As this view stores rows, the row
+// Outgrown reports whether a client has written a row that was read which knows more of the table. As this view stores rows, the row
 // would lose what this view does not know of. Whoever has written it settles it.
-func (t *Engine) outgrown(r *rowcodec.Record) bool {
+func (t *Engine) Outgrown(r *rowcodec.Record) bool {
 	return r.Version > t.Version && !t.Env.Now().Same(t.View)
 }
 
@@ -274,7 +274,7 @@ func (t *Engine) Restore(ctx context.Context, c *rowcodec.Column, key []byte) er
 			return err
 		}
 		old, err := t.Opened(ctx, t.Data, rows[0], nil, new(rowcodec.Scratch))
-		if err != nil || old == nil || t.outgrown(old) || c != nil && old.Search[c.Position] == nil {
+		if err != nil || old == nil || t.Outgrown(old) || c != nil && old.Search[c.Position] == nil {
 			return err
 		}
 		next := *old

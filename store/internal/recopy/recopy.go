@@ -127,7 +127,7 @@ func Mend(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dri
 		return false, err
 	}
 	r, err := t.Read(ctx, key, nil)
-	if err != nil {
+	if err != nil || r != nil && t.Outgrown(r) {
 		return false, err
 	}
 	var replacement driver.Replacement
