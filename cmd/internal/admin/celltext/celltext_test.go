@@ -182,6 +182,9 @@ func TestRefusedTexts(t *testing.T) {
 		{"timestamp/s", "2024-02-29T12:00:00.5Z", "finer than type timestamp/s keeps", encode.ErrInexact, nil},
 		{"timestamp/ns", "2024-02-29T12:00:00.1234567891Z", "more than nine digits", encode.ErrInexact, nil},
 		{"timestamp/ns", "2400-01-01T00:00:00Z", "beyond the range", ope.ErrDomain, nil},
+		{"timestamp/s", "+584554051223-11-09T07:00:16Z", "beyond the range of type timestamp", ope.ErrDomain, nil}, // 2^64 s after 1970
+		{"timestamp/ms", "-999999999999-01-01T00:00:00+01:00", "beyond the range of type timestamp", ope.ErrDomain, nil},
+		{"timestamp/ns", "+400000000000-01-01 00:00:00", "beyond the range of type timestamp", ope.ErrDomain, nil},
 		{"timestamp/s", "2024-03-31T02:30:00", "clocks of --zone skip", nil, []string{"--zone", "Europe/Berlin"}},
 		{"timestamp/s", "2016-12-31T23:59:60Z", "a leap second, which no column keeps: write the second before it, or the one after it", nil, nil},
 		{"timestamp/s", "2016-12-31 23:59:60.5", "a leap second", nil, nil},
@@ -341,6 +344,11 @@ func TestInstants(t *testing.T) {
 		got, err := format.Instant(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
+	}
+	for text, year := range map[string]int{"2024-03-15T00:00:00.1234567891Z": 2024, "-0044-03-15T00:00:00.1234567891Z": -44, "+12044-03-15 00:00:00.1234567891": 12044} {
+		got, err := format.Instant(text)
+		require.ErrorIs(t, err, encode.ErrInexact, text)
+		require.Equal(t, time.Date(year, 3, 15, 0, 0, 0, 123_456_789, time.UTC), got, text)
 	}
 	for _, text := range []string{"-044-03-15", "2024-02-30", "+2024-02-28", "12:30", "-0044-03-15 12"} {
 		_, err := format.Instant(text)

@@ -374,9 +374,9 @@ func parseRFC3339(text string) (t time.Time, offset bool, err error) {
 		}
 	}
 	t, err = encode.ParseTime(layout, short)
+	finer := errors.Is(err, encode.ErrInexact)
 	switch {
-	case errors.Is(err, encode.ErrInexact):
-		return t, offset, valueError{"a time with more than nine digits of a second", err}
+	case finer:
 	case err != nil && strings.HasPrefix(short[16:], ":60"):
 		if _, err := time.Parse(layout, short[:16]+":59"+short[19:]); err == nil {
 			return t, offset, errLeap
@@ -386,7 +386,14 @@ func parseRFC3339(text string) (t time.Time, offset bool, err error) {
 		return t, offset, errTime
 	}
 	if times != 0 {
-		t = time.Unix(t.Unix()+times*calendarDays*24*60*60, int64(t.Nanosecond()))
+		at := time.Unix(t.Unix()+times*calendarDays*24*60*60, int64(t.Nanosecond())).In(t.Location())
+		if int64(at.Year()) != int64(t.Year())+times*calendarYears { // the seconds have wrapped around
+			return t, offset, beyond("timestamp")
+		}
+		t = at
+	}
+	if finer {
+		return t.UTC(), offset, valueError{"a time with more than nine digits of a second", err}
 	}
 	return t.UTC(), offset, nil
 }
