@@ -298,10 +298,8 @@ func (r *rekeying) resealPages(ctx context.Context, d inspect.Database) error {
 		if !r.cells || t.Layout != inspect.Paged || !r.concerns(t.Name) || countListed(r.list, t.RowKeys) == 0 {
 			continue
 		}
-		if r.list.Has(t.RowKeys[0]) {
-			if err := r.Store.RotateKeys(ctx, t.Name); err != nil {
-				return err
-			}
+		if err := rekey.Replace(ctx, r.Store, t.Name, r.list, true, false); err != nil {
+			return err
 		}
 		tbl, err := paged.Open(ctx, r.Store, t.Name)
 		if err == nil {

@@ -124,8 +124,7 @@ func (r *rekeying) stillNamed(ctx context.Context, table string) (int, error) {
 }
 
 func countListed(list rekey.List, ids []string) (n int) {
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 		if list.Has(id) {
 			n++
 		}
@@ -250,7 +249,7 @@ func (r *rekeying) database(d inspect.Database) (why []string) {
 	}
 	kept := 0
 	for _, t := range d.Tenants {
-		kept += countListed(r.list, slices.Clone(t.Keys))
+		kept += countListed(r.list, t.Keys)
 	}
 	if kept > 0 {
 		why = append(why, fmt.Sprintf("the catalogue has %s of tenants that are on the list", show.Counted(kept, "key")))
