@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -194,4 +195,40 @@ func TestTenantsThatDoNotFit(t *testing.T) {
 	use, err := bound.KeyUse(ctx, nil)
 	require.NoError(t, err)
 	require.Zero(t, use.Plain)
+}
+
+// A policy that somebody sets for the table, just before that of the source would come, stays: it may seal more.
+func TestPolicyThatIsSetMeanwhile(t *testing.T) {
+	ctx, db, master := t.Context(), drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey())
+	st, err := store.Open(ctx, db, master, nil)
+	require.NoError(t, err)
+	from, err := st.Create(ctx, tenantLog("log", false))
+	require.NoError(t, err)
+	_, err = st.Create(ctx, tenantLog("log again", false))
+	require.NoError(t, err)
+	require.NoError(t, st.CreateTenant(ctx, "acme"))
+	require.NoError(t, st.SetPolicy(ctx, "acme", "log", store.Policy{}, "zone"))
+	acme, err := from.Tenant(ctx, "acme")
+	require.NoError(t, err)
+	require.NoError(t, acme.Put(ctx, store.Row{"id": int64(1), "zone": "z"}))
+
+	set := false
+	other, err := store.Open(ctx, intercept.New(db, func(ctx context.Context, op intercept.Op, c intercept.Call) error {
+		if op.Method == "CheckAndPut" && !set {
+			set = true
+			require.NoError(t, st.SetPolicy(ctx, "acme", "log again", store.Policy{Sensitive: []string{"zone"}}))
+		}
+		return c.Make(nil)
+	}, nil), master, nil)
+	require.NoError(t, err)
+	source, err := FromTable(ctx, other, "log")
+	require.NoError(t, err)
+	m, err := Open(ctx, other, "log again", source)
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	require.True(t, set)
+	p, _, err := st.Policy(ctx, "acme", "log again")
+	require.NoError(t, err)
+	require.Equal(t, store.Policy{Sensitive: []string{"zone"}}, p)
 }

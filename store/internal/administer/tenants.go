@@ -85,6 +85,11 @@ type Policy struct {
 
 // SetPolicy says which columns of a table are sealed for a tenant, and which of them may become plain.
 func SetPolicy(ctx context.Context, db *session.Database, tenant, table string, p Policy, unseal []string) error {
+	return setPolicy(ctx, db, tenant, table, p, unseal, true)
+}
+
+// setPolicy is SetPolicy that may leave a policy as it is which the tenant has for the table.
+func setPolicy(ctx context.Context, db *session.Database, tenant, table string, p Policy, unseal []string, replace bool) error {
 	return changeTenant(ctx, db, tenant, []string{table}, func(e *catalogue.Edit) error {
 		m, before := e.Table(table), e.Tenant(tenant)
 		switch {
@@ -94,6 +99,9 @@ func SetPolicy(ctx context.Context, db *session.Database, tenant, table string, 
 			return fmt.Errorf("%w: the table has none", fault.ErrTenant)
 		case before == nil:
 			return fault.ErrNoTenant
+		}
+		if _, has := before.Policies[m.ID]; has && !replace {
+			return nil
 		}
 		policy := meta.Policy{Whole: p.Whole, Since: e.NextVersion()}
 		for _, name := range p.Sensitive {
@@ -175,7 +183,7 @@ func CarryPolicy(ctx context.Context, tenant string, from, into *session.Table) 
 	if err != nil || !has {
 		return err
 	}
-	err = SetPolicy(ctx, db, tenant, is.Name, p, nil)
+	err = setPolicy(ctx, db, tenant, is.Name, p, nil, false) // somebody may have set one just now, which seals more
 	unnamed := (*fault.UnsealError)(nil)
 	if !errors.As(err, &unnamed) {
 		return err
@@ -185,7 +193,7 @@ func CarryPolicy(ctx context.Context, tenant string, from, into *session.Table) 
 		return fmt.Errorf("%w: by the policy of the source, columns of tenant %q would become plain that the schema of the table seals: set the tenant's policy for the table",
 			fault.ErrUnfit, tenant)
 	}
-	return SetPolicy(ctx, db, tenant, is.Name, p, unnamed.Columns)
+	return setPolicy(ctx, db, tenant, is.Name, p, unnamed.Columns, false)
 }
 
 // encryption returns that of a column in a table's schema, or "" where there is none.
