@@ -374,8 +374,9 @@ func unescaped(in []byte) (string, error) {
 	if json.Unmarshal(in, &text) != nil {
 		return "", errJSON
 	}
-	// Half of a surrogate pair is replaced.
-	if n := strings.Count(text, "\ufffd"); n > 0 && n != bytes.Count(in, []byte("\ufffd"))+bytes.Count(bytes.ToLower(in), []byte(`\ufffd`)) {
+	// Half of a surrogate pair is replaced. A backslash that is escaped begins no escape.
+	escapes := bytes.ToLower(bytes.ReplaceAll(in, []byte(`\\`), nil))
+	if n := strings.Count(text, "\ufffd"); n > 0 && n != bytes.Count(in, []byte("\ufffd"))+bytes.Count(escapes, []byte(`\ufffd`)) {
 		return "", errors.New("half of a surrogate pair, which is no character")
 	}
 	return text, nil
