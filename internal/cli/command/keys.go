@@ -125,16 +125,16 @@ func keysOf(d inspect.Database) []keysJSON {
 
 // checkShared returns an error unless columns that share a key have it.
 func checkShared(d inspect.Database) error {
-	keys := make(map[string]string)
+	keys := make(map[string][]string) // of columns by their names, which several may have, as those of a.b, c and of a, b.c
 	for _, t := range d.Tables {
 		for _, c := range t.Columns {
-			keys[t.Name+"."+c.Name] = c.SearchKey
+			keys[t.Name+"."+c.Name] = append(keys[t.Name+"."+c.Name], c.SearchKey)
 		}
 	}
 	for _, t := range d.Tables {
 		for _, c := range t.Columns {
 			for _, other := range c.SharedWith {
-				if keys[other] != c.SearchKey {
+				if !slices.Contains(keys[other], c.SearchKey) {
 					return fmt.Errorf("%w: %s and %s share a key, and have not the same", exit.ErrWrongAnswer, show.Visible(t.Name+"."+c.Name), show.Visible(other))
 				}
 			}

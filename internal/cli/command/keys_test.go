@@ -20,4 +20,10 @@ func TestKeysThatAreNotShared(t *testing.T) {
 	d.Tables[1].Columns[0].SearchKey = "2"
 	require.ErrorContains(t, checkShared(d), "t.a and u.b share a key")
 	require.Equal(t, exit.Wrong, exit.CodeOf(t.Context(), checkShared(d)))
+
+	// Another column may have the name of one, with that of its table.
+	d.Tables[1].Columns[0].SearchKey = "1"
+	d.Tables = append(d.Tables, inspect.Table{Name: "u.b", Columns: []inspect.Field{{Name: "c", SearchKey: "3"}}}, inspect.Table{Name: "u", Columns: []inspect.Field{{Name: "b.c", SearchKey: "4"}}},
+		inspect.Table{Name: "v", Columns: []inspect.Field{column("d", "3", "u.b.c")}})
+	require.NoError(t, checkShared(d))
 }
