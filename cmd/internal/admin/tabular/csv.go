@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
@@ -130,6 +131,9 @@ type csvWriter struct {
 
 func newCSVWriter(w io.Writer, s shape, format *celltext.Format, columns []*celltext.Column) (Writer, error) {
 	c := &csvWriter{w: bufio.NewWriterSize(w, 1<<16), comma: string(s.comma), columns: columns, nulls: format.Nulls}
+	if len(c.nulls) > 0 && strings.Contains(c.nulls[0], c.comma) {
+		return nil, exit.Usagef("--null: the text has %q, which stands between cells, so that null would be several of them: take another text, or another --delimiter", s.comma)
+	}
 	if s.header {
 		for i, column := range columns {
 			c.separate(i)
