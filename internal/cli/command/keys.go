@@ -193,14 +193,8 @@ func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
 		if t.Layout == inspect.Elsewhere {
 			continue // the application has the cells
 		}
-		if t.Layout == inspect.Paged {
-			if err := countPages(ctx, c, t); err != nil {
-				return err
-			}
-			continue
-		}
-		n, err := countKeys(ctx, c, t.Name, d.Key)
-		if err != nil {
+		n, err := countTable(ctx, c, t, d.Key)
+		if err != nil && !errors.Is(err, store.ErrNoTable) { // of one that was dropped since
 			return err
 		}
 		unknown += n

@@ -12,7 +12,15 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
-// countKeys prints how much of a table is under each key, and returns how many cells are under none of them.
+// countTable prints how much of a table is under each key, and returns how many cells are under none of them.
+func countTable(ctx context.Context, c *cli.Call, t inspect.Table, database string) (unknown int, err error) {
+	if t.Layout == inspect.Paged {
+		return 0, countPages(ctx, c, t)
+	}
+	return countKeys(ctx, c, t.Name, database)
+}
+
+// countKeys does so for a table whose rows stand alone.
 func countKeys(ctx context.Context, c *cli.Call, table, database string) (unknown int, err error) {
 	tbl, err := Table(ctx, c.Store, table)
 	if err != nil {

@@ -202,7 +202,7 @@ func purgeAll(ctx context.Context, c *cli.Call) error {
 		if !s.Tenants {
 			continue
 		}
-		if err := purgeTable(ctx, c, s.Name); err != nil {
+		if err := purgeTable(ctx, c, s.Name); err != nil && !errors.Is(err, store.ErrNoTable) { // it was dropped since
 			return err
 		}
 	}
