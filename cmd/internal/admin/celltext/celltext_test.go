@@ -186,6 +186,7 @@ func TestRefusedTexts(t *testing.T) {
 		{"timestamp/ms", "-999999999999-01-01T00:00:00+01:00", "beyond the range of type timestamp", ope.ErrDomain, nil},
 		{"timestamp/ns", "+400000000000-01-01 00:00:00", "beyond the range of type timestamp", ope.ErrDomain, nil},
 		{"timestamp/s", "2024-03-31T02:30:00", "clocks of --zone skip", nil, []string{"--zone", "Europe/Berlin"}},
+		{"timestamp/s", "1880-01-01T00:00:03", "clocks of --zone skip", nil, []string{"--zone", "Asia/Colombo"}}, // by 8 s
 		{"timestamp/s", "2016-12-31T23:59:60Z", "a leap second, which no column keeps: write the second before it, or the one after it", nil, nil},
 		{"timestamp/s", "2016-12-31 23:59:60.5", "a leap second", nil, nil},
 		{"timestamp/s", "2016-13-31T23:59:60Z", "not a time like", nil, nil},

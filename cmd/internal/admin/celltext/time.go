@@ -185,7 +185,7 @@ func (f *Format) inZone(t time.Time) (time.Time, error) {
 		return t, nil
 	}
 	there := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), f.zone)
-	if there.Hour() != t.Hour() || there.Minute() != t.Minute() || there.Day() != t.Day() {
+	if there.Second() != t.Second() || there.Minute() != t.Minute() || there.Hour() != t.Hour() || there.Day() != t.Day() {
 		return t, errors.New("a time that clocks of --zone skip")
 	}
 	for _, other := range []time.Duration{-26 * time.Hour, -3 * time.Hour, 3 * time.Hour, 26 * time.Hour} { // some zones changed their side of the date line
