@@ -532,3 +532,31 @@ func hasColumn(st *Store, table, column string) bool {
 	m, _, err := st.db.Catalogue.Table(context.Background(), table)
 	return err == nil && slices.ContainsFunc(m.Columns, func(f fieldMeta) bool { return f.Name == column })
 }
+
+// Where columns of another table share keys with several that are renamed at once, all of them follow, also where two change their names.
+func TestRenamedOwnersOfKeys(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	st := stores(t, db, 1)[0]
+	key := []KeyPart{HashedPart("id", Int64)}
+	_, err := st.Create(ctx, Schema{Name: "owner", Key: key, Columns: []Column{DeterministicColumn("a", Int64), DeterministicColumn("b", Int64)}})
+	require.NoError(t, err)
+	_, err = st.Create(ctx, Schema{Name: "sharer", Key: key, Columns: []Column{
+		DeterministicColumn("of a", Int64).SharedWith("owner", "a"), DeterministicColumn("of b", Int64).SharedWith("owner", "b"),
+	}})
+	require.NoError(t, err)
+	for _, rename := range []struct {
+		changes []Change
+		a, b    string
+	}{
+		{[]Change{RenameColumn("a", "c"), RenameColumn("b", "d")}, "c", "d"},
+		{[]Change{RenameColumn("c", "e"), RenameColumn("d", "c"), RenameColumn("e", "d")}, "d", "c"},
+	} {
+		require.NoError(t, st.Alter(ctx, "owner", rename.changes...))
+		columns := schemaOf(t, db, "sharer").Columns
+		require.Equal(t, &inspect.ColumnName{Table: "owner", Column: rename.a}, columns[0].Describe().KeyOf)
+		require.Equal(t, &inspect.ColumnName{Table: "owner", Column: rename.b}, columns[1].Describe().KeyOf)
+	}
+	// So does a column that is added by the same change, and shares the key of one that follows.
+	require.NoError(t, st.Alter(ctx, "owner", RenameColumn("d", "f"), AddColumn(DeterministicColumn("again", Int64).SharedWith("sharer", "of a"))))
+	require.Equal(t, &inspect.ColumnName{Table: "owner", Column: "f"}, schemaOf(t, db, "owner").Columns[2].Describe().KeyOf)
+}

@@ -234,8 +234,16 @@ func (e *Edit) made(replaced map[string]Entry) (made, certain bool) {
 // NextVersion returns the version that the change makes.
 func (e *Edit) NextVersion() uint32 { return e.root.Version + 1 }
 
+// now returns an entry as it was put last or, if it was not, read.
+func (e *Edit) now(q string) Entry {
+	if put, is := e.puts[q]; is {
+		return put
+	}
+	return e.entries[q]
+}
+
 // Table returns the meta of one of the named tables, or nil.
-func (e *Edit) Table(name string) *meta.Table { return e.entries[string(e.c.Qualifier(name))].Table }
+func (e *Edit) Table(name string) *meta.Table { return e.now(string(e.c.Qualifier(name))).Table }
 
 // Find returns the meta of the table with an id, which had a name when it was last looked at.
 func (e *Edit) Find(name string, id meta.TableID) (*meta.Table, error) {
@@ -270,8 +278,8 @@ func byName[M any](e *Edit, of func(Entry) *M, name func(*M) string) ([]*M, erro
 		return nil, errNarrow
 	}
 	var metas []*M
-	for _, entry := range e.entries {
-		if meta := of(entry); meta != nil {
+	for q := range e.entries {
+		if meta := of(e.now(q)); meta != nil {
 			metas = append(metas, meta)
 		}
 	}

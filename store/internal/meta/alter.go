@@ -48,7 +48,7 @@ func (a *Alteration) Finish() error {
 
 // Others are the tables of the catalogue, in one change of it.
 type Others interface {
-	Tables() ([]*Table, error) // as they were before
+	Tables() ([]*Table, error) // as they were before or, if they were put, as that
 	Put(*Table)
 }
 
