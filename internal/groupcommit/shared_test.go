@@ -165,6 +165,7 @@ func TestReadsThatDoNotReturn(t *testing.T) {
 				time.Sleep(1500 * time.Microsecond)
 				start(3) // while that is under way
 				time.Sleep(time.Second)
+				synctest.Wait()
 				require.Equal(t, [4]int{1, 0, 0, 3}, got)
 				for _, i := range []int{1, 2} {
 					if p, ok := thrown[i].(*relay.Panicked); name == "panic" {
