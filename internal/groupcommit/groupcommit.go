@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 )
 
 // A Group collects the values of concurrent calls. Make it with [New].
@@ -32,7 +34,8 @@ type request[V, R any] struct {
 }
 
 // New returns a group whose function gets at most so many values at a time. The function returns a result for
-// each value. It is called by one goroutine at a time, and its context ends when no caller waits for it.
+// each value. It is called by one goroutine at a time, and its context ends when no caller waits for it. If it panics, or ends its
+// goroutine, so does each call that it served.
 func New[V, R any](most int, serve func(ctx context.Context, values []V) ([]R, error)) *Group[V, R] {
 	return &Group[V, R]{most: most, serve: serve}
 }
@@ -53,6 +56,7 @@ func (g *Group[V, R]) Do(ctx context.Context, values []V) ([]R, error) {
 	g.mu.Unlock()
 	select {
 	case <-r.done:
+		relay.Throw(r.err)
 		return r.results, r.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -147,7 +151,11 @@ func (g *Group[V, R]) commit(turn []part[V, R]) error {
 			}
 		})()
 	}
-	results, err := g.serve(ctx, values)
+	var results []R
+	err := relay.Beside(func() (err error) { // so that this goroutine lives on
+		results, err = g.serve(ctx, values)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/internal/reads"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
@@ -25,7 +25,7 @@ type shard struct {
 	known known
 	tally tally
 
-	commits reads.Group[int64, spot]
+	commits *groupcommit.Group[int64, spot]
 	passing chan struct{}
 	turn    chan struct{} // of who goes by what the client knows and commits, so that no two in a process defeat each other
 	reads   atomic.Int32  // elements that a read of an unknown part asks for: base.page, or fewer for the memory's sake
@@ -48,7 +48,7 @@ func newShard(of *Scheme, number uint32) *shard {
 		s.known.list.Size = s.listSize
 	}
 	s.reads.Store(int32(s.page))
-	s.commits = reads.NewGroup(s.batch, s.put)
+	s.commits = groupcommit.New(s.batch, s.put)
 	return s
 }
 

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/internal/reads"
 )
 
 // IndexedOptions are the parameters of an [Indexed] scheme that have defaults.
@@ -93,7 +93,7 @@ type Indexed struct {
 	endsMu sync.Mutex
 	room   [2]pair // what a unit that is opened leaves room for; see Restore
 
-	commits reads.Group[wish, u192]
+	commits *groupcommit.Group[wish, u192]
 
 	mu       sync.RWMutex
 	known    pairs // of all units
@@ -173,7 +173,7 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 	if s.root, err = s.newUnit(unit, pair{}, pair{x: d.Span()}); err != nil {
 		return nil, err
 	}
-	s.commits = reads.NewGroup(commonTurn, s.encrypt)
+	s.commits = groupcommit.New(commonTurn, s.encrypt)
 	return s, nil
 }
 
