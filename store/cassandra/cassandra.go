@@ -215,7 +215,7 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 		quorum: gocql.Quorum, serial: gocql.Serial, scope: "SERIAL",
 		log: options.Logger,
 	}
-	db.noIn = db.olderThan(4, 1) != ""
+	db.noIn = OlderThan(session, 4, 1) != ""
 	db.open, db.close = context.WithCancel(context.Background())
 	if options.Datacentre != "" {
 		db.quorum, db.serial = gocql.LocalQuorum, gocql.LocalSerial
@@ -238,9 +238,9 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 	return db, nil
 }
 
-// olderThan returns the release of a node that is older than one, or "" if there is none. ScyllaDB says that it is Cassandra 3.
-func (db *DB) olderThan(major, minor int) string {
-	for _, host := range db.session.GetHosts() {
+// OlderThan returns the release of a node that is older than one, or "" if there is none. ScyllaDB says that it is Cassandra 3.
+func OlderThan(session *gocql.Session, major, minor int) string {
+	for _, host := range session.GetHosts() {
 		if v := host.Version(); v.Before(major, minor, 0) {
 			return v.String()
 		}

@@ -21,7 +21,7 @@ func (db *DB) AddIndex(ctx context.Context, spec driver.FamilySpec, name string)
 	if err != nil {
 		return db.failedPart(ctx, what, err)
 	}
-	if v := db.olderThan(5, 0); v != "" {
+	if v := OlderThan(db.session, 5, 0); v != "" {
 		return fmt.Errorf("cassandra: %s: %w: a node speaks as Cassandra %s: it takes Cassandra 5, and ScyllaDB has none", what, driver.ErrNoIndex, v)
 	}
 	table := db.keyspace + "." + e.table

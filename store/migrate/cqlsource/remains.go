@@ -13,6 +13,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
@@ -106,7 +107,7 @@ func (s *Source) noSnapshots(l *layout) string {
 
 // set says how a table gets an option of Cassandra 5, and what to do on the nodes of an earlier one in its place.
 func (s *Source) set(l *layout, option, instead string) string {
-	if slices.ContainsFunc(s.session.GetHosts(), func(h *gocql.HostInfo) bool { return !h.Version().AtLeast(5, 0, 0) }) {
+	if cassandra.OlderThan(s.session, 5, 0) != "" {
 		return instead
 	}
 	return s.alter(l, option)
