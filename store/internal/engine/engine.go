@@ -69,12 +69,12 @@ func (t *Engine) At(version uint32) *Engine {
 
 // Expiring returns the engine with another time to live of the rows that are put; 0 is for ever.
 func (t *Engine) Expiring(ttl time.Duration) *Engine {
-	return &Engine{View: t.View.Expiring(ttl), Env: t.Env, Data: t.Data, Postings: t.Postings}
+	return &Engine{t.View.Expiring(ttl), t.Env, t.Data, t.Postings}
 }
 
 // Slow returns the engine with the view's Late.
 func (t *Engine) Slow() *Engine {
-	return &Engine{View: t.View.Late(), Env: t.Env, Data: t.Data, Postings: t.Postings}
+	return &Engine{t.View.Late(), t.Env, t.Data, t.Postings}
 }
 
 // AtLeast returns an engine as of some version or a later one, at which a row was written. Its writer had it from the catalogue.
