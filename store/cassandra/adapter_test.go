@@ -19,6 +19,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/doubt"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/given"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -923,7 +924,7 @@ func TestServerGone(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnknownOutcome)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	inDoubt := func(f *family) bool {
-		_, in := f.doubt.has(row)
+		_, in := f.doubt.Has(row)
 		return in
 	}
 	require.True(t, inDoubt(f))
@@ -942,6 +943,12 @@ func TestServerGone(t *testing.T) {
 	}
 	_, err = check(t.Context())
 	require.True(t, errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome), "%v", err)
+	for i := range doubt.Max {
+		f.doubt.Add(fmt.Append(nil, "doubtful", i))
+	}
+	_, err = check(t.Context())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NotErrorIs(t, err, driver.ErrUnknownOutcome, "so many rows are in doubt that no further change is sent")
 
 	// It is back: the interrupted load resumes, and a read settles the row.
 	p.Set(proxy.Weather{})
@@ -952,9 +959,20 @@ func TestServerGone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "=2", show(cells), "the server had the change before it fell silent")
 	require.False(t, inDoubt(f))
-	ok, err := check(t.Context())
-	require.NoError(t, err)
-	require.False(t, ok, "not twice")
+	left := func() (n int) {
+		for i := range doubt.Max {
+			if _, in := f.doubt.Has(fmt.Append(nil, "doubtful", i)); in {
+				n++
+			}
+		}
+		return n
+	}
+	for range 3 {
+		ok, err := check(t.Context())
+		require.NoError(t, err)
+		require.False(t, ok, "not twice")
+		require.Equal(t, doubt.Max-1, left(), "a change settles a row first as long as there are too many")
+	}
 }
 
 // TestManyUnknownOutcomes: counters that are incremented by conditional changes while answers

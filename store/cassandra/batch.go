@@ -89,7 +89,7 @@ func (f *family) statementsOf(rows [][]byte, most int) (all [][][]byte) {
 	open := make(map[string]int) // by partition, the statement to be filled
 	var part []byte
 	for _, row := range rows {
-		if _, inDoubt := f.doubt.has(row); inDoubt {
+		if _, inDoubt := f.doubt.Has(row); inDoubt {
 			all = append(all, [][]byte{row})
 			continue
 		}

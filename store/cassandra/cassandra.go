@@ -156,7 +156,7 @@ type DB struct {
 	log      *slog.Logger
 	options  Options
 	noIn     bool     // servers before Cassandra 4.1 scan no rows for several of their cells
-	doubts   sync.Map // from the name of a table to its *doubts
+	doubts   sync.Map // from the name of a table to its *doubt.Rows
 
 	open   context.Context // ends when Close begins
 	close  context.CancelFunc

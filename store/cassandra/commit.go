@@ -34,6 +34,13 @@ func (f *family) commit(ctx context.Context, what string, row []byte, expect, pu
 	if !possible || len(statements) == 0 {
 		return possible, nil
 	}
+	err := f.doubt.Room(ctx, func(ctx context.Context, row []byte) error {
+		_, err := f.Get(ctx, row, driver.Slice{Limit: 1})
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("cassandra: %s: a change of unknown outcome has to be settled first: %w", what, err)
+	}
 	var i *gocql.Iter
 	if len(statements) == 1 {
 		i = f.db.once(f.db.session.Query(statements[0].Stmt, statements[0].Args...)).RoutingKey(part).IterContext(ctx)
@@ -45,7 +52,7 @@ func (f *family) commit(ctx context.Context, what string, row []byte, expect, pu
 	}
 	ok, err := applied(i)
 	if err != nil && !notApplied(err) {
-		f.doubt.add(row)
+		f.doubt.Add(row)
 	}
 	return ok, f.db.failedCAS(ctx, what, err)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/clock"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/doubt"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/instant"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -53,15 +53,15 @@ type family struct {
 
 	sizes    sizes
 	rowSizes driver.Sizes // of GetBatch
-	doubt    *doubts      // of all handles of the table
+	doubt    *doubt.Rows  // of all handles of the table
 	watched  watch
 }
 
 var _ driver.Committer = (*family)(nil)
 
 func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
-	doubt, _ := db.doubts.LoadOrStore(table, newDoubts())
-	f := &family{db: db, spec: spec, table: db.keyspace + "." + table, doubt: doubt.(*doubts)}
+	rows, _ := db.doubts.LoadOrStore(table, doubt.New())
+	f := &family{db: db, spec: spec, table: db.keyspace + "." + table, doubt: rows.(*doubt.Rows)}
 	columns, row := "p, k", "p = ? AND k = ?"
 	if spec.Layout == driver.LayoutWide {
 		columns, row = "k", "k = ?"
@@ -215,20 +215,20 @@ func (f *family) pieces(ctx context.Context, row []byte, s driver.Slice, at [][]
 func (f *family) readRow(ctx context.Context, part, row []byte, stmt string, values []any, take func(*gocql.Iter)) error {
 	for attempt := 0; ; attempt++ {
 		q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(part)
-		mark, inDoubt := f.doubt.has(row)
+		mark, inDoubt := f.doubt.Has(row)
 		if inDoubt {
 			// A conditional change of unknown outcome may have been decided without having been
 			// carried out. A read at SERIAL carries it out first. One at a time, since they would
 			// keep each other from ending, and the first one mostly spares the others.
 			select {
-			case f.doubt.turn <- struct{}{}:
+			case f.doubt.Turn <- struct{}{}:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			if mark, inDoubt = f.doubt.has(row); inDoubt {
+			if mark, inDoubt = f.doubt.Has(row); inDoubt {
 				q.Consistency(f.db.serial)
 			} else {
-				<-f.doubt.turn
+				<-f.doubt.Turn
 			}
 		}
 		i := q.IterContext(ctx)
@@ -236,9 +236,9 @@ func (f *family) readRow(ctx context.Context, part, row []byte, stmt string, val
 		err := i.Close()
 		if inDoubt {
 			if err == nil {
-				f.doubt.settle(row, mark)
+				f.doubt.Settle(row, mark)
 			}
-			<-f.doubt.turn
+			<-f.doubt.Turn
 		}
 		if err == nil || !inDoubt || !contended(err) || attempt == serialAttempts {
 			return err
@@ -703,56 +703,4 @@ func (s *sizes) page(rows int) int {
 		n = min(n, int64(rows)*max(1, s.rowCells.Load())+1)
 	}
 	return int(max(2, n))
-}
-
-// doubts are the rows with a conditional change whose outcome this client does not know.
-type doubts struct {
-	some atomic.Bool
-	mu   sync.Mutex
-	rows map[string]uint64 // with the number of the latest such change
-	last uint64
-	all  bool // too many to tell them apart
-
-	turn chan struct{} // of capacity one; holds an element while a row is read at SERIAL
-}
-
-func newDoubts() *doubts { return &doubts{turn: make(chan struct{}, 1)} }
-
-const maxDoubts = 1 << 12
-
-func (d *doubts) add(row []byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.rows == nil {
-		d.rows = make(map[string]uint64)
-	}
-	d.last++
-	if _, in := d.rows[string(row)]; in || len(d.rows) < maxDoubts {
-		d.rows[string(row)] = d.last
-	} else {
-		d.all = true
-	}
-	d.some.Store(true)
-}
-
-// has reports whether a row is in doubt, with a mark for settle.
-func (d *doubts) has(row []byte) (mark uint64, in bool) {
-	if !d.some.Load() {
-		return 0, false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	mark, in = d.rows[string(row)]
-	return mark, in || d.all
-}
-
-// settle ends the doubt about the changes before the mark. One that came while the row was read
-// stays: the read need not have met it.
-func (d *doubts) settle(row []byte, mark uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.rows[string(row)] == mark {
-		delete(d.rows, string(row))
-	}
-	d.some.Store(len(d.rows) > 0 || d.all)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/doubt"
 	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -336,9 +337,9 @@ func TestStatementsOfManyRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.SliceOfNDistinct(rapid.SliceOfN(rapid.Byte(), 1, 3), 0, 300, func(row []byte) string { return string(row) }).Draw(t, "rows")
 		doubtful := rapid.IntRange(0, len(rows)).Draw(t, "in doubt")
-		f.doubt = newDoubts()
+		f.doubt = doubt.New()
 		for _, row := range rows[:doubtful] {
-			f.doubt.add(row)
+			f.doubt.Add(row)
 		}
 		most := rapid.IntRange(1, batchKeys).Draw(t, "most")
 		open := make(map[string]int) // statements that are not full, by partition
@@ -347,10 +348,10 @@ func TestStatementsOfManyRows(t *testing.T) {
 			part := partition(f.spec, keys[0])
 			for _, key := range keys {
 				require.Equal(t, part, partition(f.spec, key), "one partition")
-				_, inDoubt := f.doubt.has(key)
+				_, inDoubt := f.doubt.Has(key)
 				require.False(t, inDoubt && len(keys) > 1, "a row in doubt is read as Get does")
 			}
-			_, inDoubt := f.doubt.has(keys[0])
+			_, inDoubt := f.doubt.Has(keys[0])
 			require.LessOrEqual(t, len(keys), most)
 			if !inDoubt && len(keys) < most {
 				open[string(part)]++
@@ -596,34 +597,6 @@ func TestOverdone(t *testing.T) {
 	for _, err := range []error{io.EOF, &fakeError{gocql.ErrCodeInvalid, "Guardrail page_size violated: so"}, &fakeError{gocql.ErrCodeUnauthorized, ""}} {
 		require.False(t, overdone(t.Context(), err), "%v", err)
 	}
-}
-
-func TestDoubts(t *testing.T) {
-	var d doubts
-	has := func(row string) bool {
-		_, in := d.has([]byte(row))
-		return in
-	}
-	require.False(t, has("a"))
-	d.add([]byte("a"))
-	require.True(t, has("a"))
-	require.False(t, has("b"))
-	mark, _ := d.has([]byte("a"))
-	d.add([]byte("a")) // while the row is read
-	d.settle([]byte("a"), mark)
-	require.True(t, has("a"), "the read need not have met the second change")
-	mark, _ = d.has([]byte("a"))
-	d.settle([]byte("a"), mark)
-	require.False(t, has("a"))
-	for i := range 2 * maxDoubts {
-		d.add(fmt.Append(nil, i))
-	}
-	require.Len(t, d.rows, maxDoubts, "bounded memory")
-	last := fmt.Append(nil, 2*maxDoubts-1)
-	mark, in := d.has(last)
-	require.True(t, in)
-	d.settle(last, mark)
-	require.True(t, has(string(last)), "one of those that are not told apart")
 }
 
 func TestCrowdedBucketsWarn(t *testing.T) {
