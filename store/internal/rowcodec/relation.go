@@ -133,7 +133,7 @@ func (t *View) Inherited(earlier *View, r *Record) *Record {
 // taken returns what a row of another view has in this one whatever became of the columns.
 func (t *View) taken(other *View, r *Record) *Record {
 	a := t.NewRecord()
-	a.Key, a.Write, a.Version, a.Expires, a.TableTTL, a.attempt = r.Key, r.Write, r.Version, r.Expires, r.TableTTL, r.attempt
+	a.Key, a.Write, a.Version, a.AsOf, a.Expires, a.TableTTL, a.attempt = r.Key, r.Write, r.Version, r.AsOf, r.Expires, r.TableTTL, r.attempt
 	copy(a.Values, r.Values[:len(t.Parts)])
 	for i, c := range t.Stored {
 		j := slices.IndexFunc(other.Stored, func(s *Column) bool { return s.Id == c.Id })
