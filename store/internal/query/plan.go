@@ -124,7 +124,7 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 			return nil, err
 		}
 	}
-	pl.unconverted = p.unconverted
+	pl.unconverted = slices.Sorted(slices.Values(p.unconverted))
 	for i := range pl.Ways {
 		pl.Ways[i].reverse = q.Reverse && pl.sort == nil && !(q.OrderBy != "" && i > 0) // what comes after is null
 	}
