@@ -315,6 +315,62 @@ func TestChangesThatCannotWait(t *testing.T) {
 	})
 }
 
+// A change is made, its answer is lost, and whoever made it does not wait, or cannot read on. What it came with stays: other clients
+// have the table, and may have put rows.
+func TestLostAnswerOfAChangeThatIsNotWaitedFor(t *testing.T) {
+	for name, unread := range map[string]bool{"the context ends": false, "the catalogue cannot be read": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				var lose bool
+				reads := 0 // of the catalogue that are answered from now on
+				db := intercept.New(drivertest.NewMemory(), func(_ context.Context, op intercept.Op, c intercept.Call) error {
+					if op.Method == "Get" && reads > 0 {
+						if reads--; reads == 0 {
+							return driver.ErrUnavailable
+						}
+					}
+					err := c.Make(nil)
+					if op.Method == "CheckAndPut" && lose && err == nil {
+						lose = false
+						if unread {
+							reads = 2 // the first one finds the change
+						}
+						return driver.ErrUnknownOutcome
+					}
+					return err
+				}, nil)
+				st := leaseStores(t, db, 1)[0]
+				_, err := st.Create(ctx, alterSchema("t"))
+				require.NoError(t, err)
+				require.NoError(t, st.SetLease(ctx, 10*time.Second))
+				time.Sleep(time.Minute) // that of the lease itself is over
+				for table, change := range map[string]func(context.Context) error{
+					"u": func(ctx context.Context) error { _, err := st.Create(ctx, alterSchema("u")); return err },
+					"t": func(ctx context.Context) error {
+						return st.Alter(ctx, "t", AddColumn(DeterministicColumn("lamp", Int32).ServerIndex()))
+					},
+				} {
+					lose = true
+					cut, cancel := context.WithCancel(ctx)
+					time.AfterFunc(time.Second, cancel)
+					require.ErrorContains(t, change(cut), "the catalogue says so, but clients with a lease may write as before")
+					cancel()
+					tbl, err := st.Table(ctx, table)
+					require.NoError(t, err)
+					where := And()
+					if table == "t" {
+						where = Int32.Field("lamp").Equal(3)
+					}
+					n, err := tbl.Count(ctx, where)
+					require.NoError(t, err)
+					require.Zero(t, n)
+				}
+			})
+		})
+	}
+}
+
 // Who dies while a lease becomes shorter leaves changes that wait for the longer one, until somebody sets it again.
 func TestLeaseOfADeadClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,8 +55,7 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 		return complete(db, e, made)
 	})
 	if err != nil {
-		if !errors.Is(err, driver.ErrUnknownOutcome) {
-			// After an unknown outcome the table may be in the catalogue, and others may use it.
+		if !mayBeMade(err) {
 			// Nothing refers to these families; failing to drop them costs their empty space.
 			_ = dropFamilies(context.WithoutCancel(ctx), db, m)
 		}
@@ -67,6 +66,11 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 		return nil, fmt.Errorf("table %q was created, but cannot be opened: %w", schema.Name, err)
 	}
 	return tbl, nil
+}
+
+// mayBeMade reports whether a change of the catalogue that ended with an error is there, or may be: then others may use what it came with.
+func mayBeMade(err error) bool {
+	return errors.Is(err, driver.ErrUnknownOutcome) || errors.As(err, new(*fault.Unwaited))
 }
 
 // makeFamilies makes the families that a table needs and did not need before, if it was there.
@@ -271,8 +275,8 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		}
 		return complete(db, e, next)
 	})
-	if errors.Is(err, driver.ErrUnknownOutcome) || errors.As(err, new(*fault.Unwaited)) {
-		return err // the table has them, or may
+	if mayBeMade(err) {
+		return err // the table has the indexes, or may
 	}
 	for _, name := range indexes {
 		if err != nil || !slices.Contains(next.ServerIndexes(), name) {

@@ -92,13 +92,20 @@ func (c *Catalogue) end(version uint32) (end time.Duration, known bool) {
 	return l.at + l.terms.Hold(), l.certain >= version
 }
 
+// hold returns how long leases may last that are taken by now.
+func (c *Catalogue) hold() time.Duration {
+	c.leases.mu.Lock()
+	defer c.leases.mu.Unlock()
+	return c.leases.terms.Hold()
+}
+
 // Quiesce waits until no client writes rows any more as the catalogue was before a version which this client has read or
-// made, but such as finds out before it acknowledges them. Without a lease it does not wait.
+// made, but such as finds out before it acknowledges them. Without a lease it does not wait. Its error is a [fault.Unwaited].
 func (c *Catalogue) Quiesce(ctx context.Context, version uint32) error {
 	end, known := c.end(version)
 	for attempt := 0; !known; attempt++ {
 		if err := c.settleVersion(ctx, attempt); err != nil {
-			return err
+			return &fault.Unwaited{Left: c.hold(), Err: err}
 		}
 		end, known = c.end(version)
 	}
@@ -131,9 +138,7 @@ func (c *Catalogue) settleVersion(ctx context.Context, attempt int) error {
 
 // leavesTime returns an error if the context ends before a change of the catalogue would count as made.
 func (c *Catalogue) leavesTime(ctx context.Context) error {
-	c.leases.mu.Lock()
-	hold := c.leases.terms.Hold()
-	c.leases.mu.Unlock()
+	hold := c.hold()
 	if hold == 0 {
 		return ctx.Err()
 	}
