@@ -322,8 +322,8 @@ func (t *tree) halve(ctx context.Context, n *node) error {
 	if err := t.set(ctx, n, []driver.Range{left}, []driver.Range{right}); err != nil {
 		return err
 	}
-	if !r.AnyOrder {
-		n.of[len(n.of)-1].last = end
+	if of := len(n.of); !r.AnyOrder && of > 0 {
+		n.of[of-1].last = end
 	}
 	return nil
 }
