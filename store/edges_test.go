@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -39,5 +40,29 @@ func TestEdgesOfPredicates(t *testing.T) {
 		n, err := tbl.Count(background, c.p)
 		require.NoError(t, err)
 		require.Equal(t, c.want, n, "predicate %d", i)
+	}
+}
+
+// After the greatest value of a plain part no key follows, so that its ranges have no end.
+func TestEdgesAfterTheGreatestPart(t *testing.T) {
+	tbl := create(t, open(t, testdb.All[0].Open(t, nil)), store.Schema{
+		Name: "t", Key: []store.KeyPart{store.PlainPart("a", store.Int64), store.PlainPart("b", store.Int64.Within(0, 100))},
+	})
+	a, b := store.Int64.Field("a"), store.Int64.Field("b")
+	for _, at := range []int64{7, math.MaxInt64} {
+		for i := range 10 {
+			require.NoError(t, tbl.Put(background, store.Row{"a": at, "b": i}))
+		}
+		for i, c := range []struct {
+			p    store.Predicate
+			want int
+		}{
+			{store.Or(b.Between(3, 150), b.Between(200, 300)), 7}, {store.Or(b.Between(-9, 2), b.Between(5, 150), b.Greater(160)), 8},
+			{store.Or(b.Equal(1), b.Greater(101)), 1}, {b.AtLeast(3), 7}, {store.Not(b.Equal(4)), 9},
+		} {
+			n, err := tbl.Count(background, store.And(a.Equal(at), c.p))
+			require.NoError(t, err, "predicate %d", i)
+			require.Equal(t, c.want, n, "predicate %d", i)
+		}
 	}
 }

@@ -118,8 +118,10 @@ func Of(ctx context.Context, c *rowcodec.Column, prefix []byte, values *predicat
 	case meta.Plain:
 		for _, i := range values.In {
 			r := Range{Start: bytes.Clone(prefix), End: ope.PrefixEnd(prefix)}
-			if n := len(ranges); n > 0 {
-				r.Start = ranges[n-1].End // bounds that no row can have narrow nothing
+			if n := len(ranges); n > 0 { // bounds that no row can have narrow nothing
+				if r.Start = ranges[n-1].End; r.Start == nil {
+					break // the one before has all that follows
+				}
 			}
 			if lo := sortable(prefix, c, i.Lo); lo != nil && i.Lo.Open {
 				r.Start = latest(r.Start, ope.PrefixEnd(lo))
