@@ -3,6 +3,7 @@ package values
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -658,6 +659,17 @@ func FuzzCSV(f *testing.F) {
 			require.LessOrEqual(t, values+s.Skipped(), bytes.Count(text, []byte("\n"))+bytes.Count(text, []byte("\r"))+1)
 		}
 	})
+}
+
+// JSON has no infinities: they are written as texts.
+func TestJSONNumbers(t *testing.T) {
+	for _, k := range Kinds() {
+		for _, code := range []int64{k.Domain.Min, k.Domain.Min + 1, k.Domain.Max - 1, k.Domain.Max} {
+			text, err := k.Format(code)
+			require.NoError(t, err)
+			require.Equal(t, json.Valid([]byte(text)), k.JSONNumber(text), "%s %s", k.Name, text)
+		}
+	}
 }
 
 func TestKinds(t *testing.T) {

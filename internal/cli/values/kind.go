@@ -79,7 +79,7 @@ func (e kindError) Error() string { return e.text }
 func (e kindError) Unwrap() error { return e.err }
 
 // JSONNumber reports whether a text of the kind is a number as JSON has them.
-func (k Kind) JSONNumber(text string) bool { return k.numeric && !strings.Contains(text, "Inf") }
+func (k Kind) JSONNumber(text string) bool { return k.numeric && !strings.HasSuffix(text, "inf") }
 
 // newKind returns the kind of the values that a codec takes, with their texts.
 func newKind[T any](name string, codec encode.Exact[T], numeric bool, column Column, parse func(string) (T, error), format func(T) string) Kind {
