@@ -110,11 +110,15 @@ func figuresOf(trials []Finding) Figures {
 			all = append(all, *figure(&t))
 		}
 		slices.Sort(all)
-		n := len(all)
-		*figure(&f.Least), *figure(&f.Most) = all[0], all[n-1]
-		*figure(&f.Finding) = (all[(n-1)/2] + all[n/2]) / 2
+		*figure(&f.Least), *figure(&f.Most), *figure(&f.Finding) = all[0], all[len(all)-1], median(all)
 	}
 	return f
+}
+
+// median returns that of sorted numbers.
+func median(sorted []float64) float64 {
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 func (f Finding) best(other Finding) Finding {
@@ -250,7 +254,7 @@ func result(spec schemeSpec, trials []attacked) Result {
 	res := Result{Scheme: spec.name, SchemeID: trials[0].id, Mutable: spec.trace != nil}
 	traced := each(trials, func(t attacked) float64 { return t.traced })
 	slices.Sort(traced)
-	res.Traced = traced[len(traced)/2]
+	res.Traced = median(traced)
 	for _, a := range Adversaries() {
 		v := View{Adversary: a}
 		var names []string
@@ -302,7 +306,7 @@ func evenly(all []float64) []float64 {
 	}
 	even := make([]float64, maxErrors)
 	for i := range even {
-		even[i] = all[(2*i+1)*len(all)/(2*maxErrors)]
+		even[i] = all[int64(2*i+1)*int64(len(all))/(2*maxErrors)] // which an int of 32 bits does not hold
 	}
 	return even
 }
@@ -330,10 +334,14 @@ func (cfg Config) check() error {
 		return fmt.Errorf("the column has %d of %d values outside of the domain: widen --min and --max", outside, len(cfg.Values))
 	}
 	number, _ := numbers(cfg.Kind)
-	for _, x := range cfg.Values {
-		if math.IsInf(number(x), 0) {
-			return errors.New("the column has infinite values, which no guess is near to: leave them out")
-		}
+	infinite := func(x int64) bool { return math.IsInf(number(x), 0) }
+	switch {
+	case slices.ContainsFunc(cfg.Values, infinite):
+		return errors.New("the column has infinite values, which no guess is near to: leave them out")
+	case slices.ContainsFunc(cfg.Aux, infinite):
+		return errors.New("the values that the adversary knows have infinite ones among them, which no guess is made of: leave them out")
+	case math.IsInf(number(slices.Max(cfg.Values))-number(slices.Min(cfg.Values)), 0):
+		return fmt.Errorf("the least and the greatest value are further apart than any %s, so that all guesses would be near: leave the outermost values out", cfg.Kind.Name)
 	}
 	return nil
 }

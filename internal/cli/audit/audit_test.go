@@ -261,12 +261,18 @@ func TestRunRefuses(t *testing.T) {
 	floats.Values = append(slices.Clone(floats.Values), infinite)
 	_, err = Run(context.Background(), floats)
 	require.ErrorContains(t, err, "infinite values")
-	// The widest spread that is finite, as a difference infinite.
+	floats.Values[len(floats.Values)-1] = floats.Values[0]
+	floats.Aux = append(slices.Clone(floats.Values), infinite)
+	_, err = Run(context.Background(), floats)
+	require.ErrorContains(t, err, "infinite ones among them")
+	// Both ends are finite, and their difference is not: all guesses would be within a hundredth of it.
+	floats.Aux = nil
 	for i, text := range []string{"-1.7e308", "1.7e308"} {
 		floats.Values[len(floats.Values)-1-i], err = floats.Kind.Parse(text)
 		require.NoError(t, err)
 	}
-	run(t, floats)
+	_, err = Run(context.Background(), floats)
+	require.ErrorContains(t, err, "further apart than any float64")
 
 	good.Dist = func(float64) int64 { return 0 }
 	good.Values = good.Values[:MinRows]
@@ -400,6 +406,25 @@ func TestParseDist(t *testing.T) {
 	require.Equal(t, int64(5), q(0.99), "within the domain")
 	require.Equal(t, int64(-5), q(0.01))
 
+	for _, name := range []string{"float64", "float32"} {
+		k := kind(t, name)
+		cfg := Config{Kind: k, Domain: k.Domain, Schemes: []string{"boldyreva"}, Trials: 1}
+		for i := range MinRows {
+			x, err := k.Parse(strconv.Itoa(i * i))
+			require.NoError(t, err)
+			cfg.Values = append(cfg.Values, x)
+		}
+		for text, median := range map[string]string{"lognormal:1000,1": "", "normal:1e308,1e308": "", "uniform:-1.7e308,1.7e308": "0"} {
+			cfg.Dist, err = ParseDist(text, k, k.Domain)
+			require.NoError(t, err)
+			if median != "" {
+				require.Equal(t, median, shown(t, k, cfg.Dist(0.5)))
+			}
+			require.NotContains(t, shown(t, k, cfg.Dist(0.999)), "inf")
+			run(t, cfg)
+		}
+	}
+
 	for text, say := range map[string]string{
 		"":                    `unknown distribution ""`,
 		"zipf:1,2":            `unknown distribution "zipf": there is uniform:LEAST,GREATEST, normal:MEAN,DEVIATION`,
@@ -424,6 +449,27 @@ func TestParseDist(t *testing.T) {
 	require.ErrorContains(t, err, "is one of numbers")
 	_, err = ParseDist("uniform:1,2", kind(t, "date"), ope.Int64)
 	require.ErrorContains(t, err, "parameter 1 is no date")
+}
+
+func shown(t *testing.T, k values.Kind, code int64) string {
+	t.Helper()
+	text, err := k.Format(code)
+	require.NoError(t, err)
+	return text
+}
+
+// Of an even number of trials the median is the mean of the middle two.
+func TestMedians(t *testing.T) {
+	trials := each([]float64{0.2, 0.6, 0.4, 0}, func(traced float64) attacked {
+		views := make(map[Adversary][]attack)
+		for _, a := range Adversaries() {
+			views[a] = []attack{{Finding: Finding{Exact: traced}}}
+		}
+		return attacked{traced: traced, views: views}
+	})
+	res := result(schemeSpec{}, trials)
+	require.InDelta(t, 0.3, res.Traced, 1e-9)
+	require.InDelta(t, 0.3, res.View(Server).Exact, 1e-9)
 }
 
 func TestAdvice(t *testing.T) {

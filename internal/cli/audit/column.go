@@ -313,7 +313,7 @@ func (c *column) attackByOrder(rows []ope.Ciphertext) []attack {
 	if guesses, err := leakage.Sort(rows, c.aux); err == nil { // else they are not the same values
 		add("sorting", guesses)
 	}
-	if less*less <= maxAssign/more {
+	if less <= maxAssign/more/less { // their product may be too large for an int
 		add("cumulative", leakage.Cumulative(rows, c.aux))
 	}
 	if less <= maxAlign/more {

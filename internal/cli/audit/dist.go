@@ -131,7 +131,12 @@ var distributions = []distribution{
 			}
 			return ""
 		},
-		func(a, b float64) func(u float64) float64 { return func(u float64) float64 { return a + u*(b-a) } },
+		func(a, b float64) func(u float64) float64 {
+			if math.IsInf(b-a, 0) {
+				return func(u float64) float64 { return (1-u)*a + u*b }
+			}
+			return func(u float64) float64 { return a + u*(b-a) }
+		},
 	},
 	{
 		"normal", "MEAN,DEVIATION", false, positiveSecond,
@@ -199,8 +204,12 @@ func ParseDist(text string, k values.Kind, d ope.Domain) (func(u float64) int64,
 		return nil, usage("%s", problem)
 	}
 	quantile := dist.quantile(p[0], p[1])
+	greatest := map[string]float64{"float64": math.MaxFloat64, "float32": math.MaxFloat32}[k.Name]
 	return func(u float64) int64 {
 		x := quantile(u)
+		if greatest > 0 { // infinite values are no numbers to reckon with
+			x = min(max(x, -greatest), greatest)
+		}
 		if k.Name == "uint64" {
 			x -= math.Ldexp(1, 63) // its codes are that much below its values
 		}
