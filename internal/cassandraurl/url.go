@@ -117,7 +117,7 @@ func ParseTable(name string) (n *Name, table string, err error) {
 func parse(name, path string) (*Name, error) {
 	name = strings.TrimPrefix(name, "cassandra:")
 	place, query, _ := strings.Cut(name, "?")
-	if strings.Contains(place, "@") {
+	if login(name) {
 		return nil, errors.New("it has credentials before the hosts, where other users of this machine see them in the list of processes: " +
 			"change that password, and give user=ROLE and password-file=FILE as options")
 	}
@@ -147,6 +147,29 @@ func parse(name, path string) (*Name, error) {
 		}
 	}
 	return n, n.check(given["serial-consistency"])
+}
+
+// login reports whether a name has credentials before its hosts. Where the password has a '?' or a '#', the '@' comes after that.
+func login(name string) bool {
+	i := strings.IndexAny(name, "?#")
+	if i < 0 || strings.Contains(name[:i], "@") || name[i] == '#' {
+		return strings.Contains(name, "@")
+	}
+	cut := !strings.Contains(strings.TrimPrefix(name[:i], "//"), "/") // before the keyspace
+	return slices.ContainsFunc(pairs(name[i+1:]), func(pair string) bool {
+		option, value, _ := strings.Cut(pair, "=")
+		return strings.Contains(option, "@") || cut && strings.Contains(value, "@") && !isOption(option)
+	})
+}
+
+// pairs returns what may be options.
+func pairs(query string) []string {
+	return strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
+}
+
+// isOption reports whether there is an option of a name.
+func isOption(name string) bool {
+	return slices.ContainsFunc(options(), func(o option) bool { return o.name == name })
 }
 
 // optionSigns are of options, and in no name of a host, keyspace or table.
@@ -386,6 +409,8 @@ func Shown(name string) string {
 	place, query, asked := strings.Cut(rest, "?")
 	if i := strings.LastIndex(place, "@"); i >= 0 {
 		place = "//..." + place[i:]
+	} else if login(strings.TrimPrefix(name, scheme+":")) {
+		return scheme + "://..."
 	}
 	if i := strings.IndexAny(place, optionSigns); i >= 0 {
 		place = place[:i+1] + "..."
@@ -394,12 +419,12 @@ func Shown(name string) string {
 	if asked {
 		shown += "?"
 	}
-	for i, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' }) {
+	for i, pair := range pairs(query) {
 		if i > 0 {
 			shown += "&"
 		}
 		key, value, _ := strings.Cut(pair, "=")
-		known := slices.ContainsFunc(options(), func(o option) bool { return o.name == key })
+		known := isOption(key)
 		if !known && !regexp.MustCompile(`^[A-Za-z_-]{1,30}$`).MatchString(key) {
 			key = "..."
 		}

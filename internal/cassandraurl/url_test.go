@@ -107,6 +107,7 @@ func TestParseRefuses(t *testing.T) {
 		"cassandra://h/ks?user=app:hunter2", "cassandra://h/ks?hunter2", "cassandra://h/ks?user=app#hunter2", "cassandra://h/ks?user=app;password=hunter2",
 		"cassandra://h/ks?hunter2&user=app", "cassandra:h/ks?password=hunter2", "cassandra://h/ks?user=app&password=%zzhunter2",
 		"cassandra://app:hun/ter2@h/ks", "cassandra://app:hun?hunter2@h/ks",
+		"cassandra://app:hunter2?x@h/ks", "cassandra://app:hunter2#x@h/ks", "cassandra://app:hunter2?x=y@h/ks", "cassandra://app:hunter2?x&y@h/ks?user=app", "cassandra:app:hunter2?x@h/ks",
 		"cassandra://h/ks&user=app&password=hunter2", "cassandra://h/ks;password=hunter2?user=app", "cassandra://h&password=hunter2", "cassandra://h/ks/password=hunter2",
 	} {
 		_, err := Parse(name)
@@ -117,7 +118,9 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestShown(t *testing.T) {
-	for _, name := range []string{"cassandra://h:1,i/ks", "cassandra://h/ks?user=app&password-file=/a/b", "hbase://h:2181/ns", "cassandra:"} {
+	for _, name := range []string{
+		"cassandra://h:1,i/ks", "cassandra://h/ks?user=app&password-file=/a/b", "cassandra://h/ks?user=me@home&ca=/a@b", "hbase://h:2181/ns", "cassandra:",
+	} {
 		require.Equal(t, name, Shown(name))
 	}
 	require.Equal(t, "cassandra://...@h/ks?user=app&pass=...", Shown("cassandra://a:b@h/ks?user=app&pass=c"))
