@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -365,10 +366,14 @@ func (f *execution) beginCheck(ctx context.Context) check {
 	done := make(chan struct{})
 	f.checks.Go(func() {
 		defer close(done)
-		ok, err = f.drives(ctx)
+		relay.Into(&err, func() (err error) {
+			ok, err = f.drives(ctx)
+			return err
+		})
 	})
 	return func() (bool, error) {
 		<-done
+		relay.Throw(err)
 		return ok, err
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -227,28 +228,37 @@ func (s *rangeScan) ahead(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	batches := make(chan *batch, ahead)
+	var ended error
 	workers.Go(func() {
 		defer close(batches)
-		for more := true; more; {
-			b := s.batch(query)
-			b.opened, more = make(chan struct{}), !b.end
-			select {
-			case batches <- b:
-			case <-ctx.Done():
-				return
+		relay.Into(&ended, func() error {
+			for more := true; more; {
+				b := s.batch(query)
+				b.opened, more = make(chan struct{}), !b.end
+				select {
+				case batches <- b:
+				case <-ctx.Done():
+					return nil
+				}
+				workers.Go(func() {
+					defer close(b.opened)
+					relay.Into(&b.openErr, func() (err error) {
+						b.hits, err = s.f.open(ctx, s.r, b.rows, 1)()
+						return err
+					})
+				})
 			}
-			workers.Go(func() {
-				defer close(b.opened)
-				b.hits, b.openErr = s.f.open(ctx, s.r, b.rows, 1)()
-			})
-		}
+			return nil
+		})
 	})
 	for b := range batches {
 		<-b.opened
+		relay.Throw(b.openErr)
 		if !s.emit(b) {
 			return
 		}
 	}
+	relay.Throw(ended)
 	if ctx.Err() != nil {
 		s.yield(nil, pause.Ended(ctx))
 	}

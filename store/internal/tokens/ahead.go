@@ -4,12 +4,15 @@ import (
 	"context"
 	"iter"
 	"sync"
+
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 )
 
 // ahead yields what a stage makes, which works in a goroutine of its own until the iteration ends. The stage is one item
 // ahead. Where it says so of an item, it makes the next one only when that is asked for.
 //
-// The stage must end soon after its context is done. If the context that ahead was given is done, items may be missing.
+// The stage must end soon after its context is done. If the context that ahead was given is done, items may be missing. Where
+// what the stage calls panics, or ends its goroutine, the iteration ends so.
 func ahead[T any](ctx context.Context, stage func(context.Context) iter.Seq2[T, bool]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		var working sync.WaitGroup
@@ -17,23 +20,27 @@ func ahead[T any](ctx context.Context, stage func(context.Context) iter.Seq2[T, 
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		items, asked := make(chan T), make(chan struct{})
+		var ended error
 		working.Go(func() {
 			defer close(items)
-			for item, wait := range stage(ctx) {
-				select {
-				case items <- item:
-				case <-ctx.Done():
-					return
+			relay.Into(&ended, func() error {
+				for item, wait := range stage(ctx) {
+					select {
+					case items <- item:
+					case <-ctx.Done():
+						return nil
+					}
+					if !wait {
+						continue
+					}
+					select {
+					case <-asked:
+					case <-ctx.Done():
+						return nil
+					}
 				}
-				if !wait {
-					continue
-				}
-				select {
-				case <-asked:
-				case <-ctx.Done():
-					return
-				}
-			}
+				return nil
+			})
 		})
 		for {
 			var item T
@@ -43,7 +50,11 @@ func ahead[T any](ctx context.Context, stage func(context.Context) iter.Seq2[T, 
 			case asked <- struct{}{}:
 				item, ok = <-items
 			}
-			if !ok || !yield(item) {
+			if !ok {
+				relay.Throw(ended)
+				return
+			}
+			if !yield(item) {
 				return
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/rangecrypt/rangecrypt/internal/relay"
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -296,4 +299,56 @@ func TestConcurrent(t *testing.T) {
 	all.Wait()
 	close(errs)
 	require.NoError(t, <-errs)
+}
+
+// What a driver does in a goroutine of ours comes to who asked for the rows: no row is missing without a word.
+func TestDriversThatDoNotReturn(t *testing.T) {
+	for name, do := range map[string]func(){"panic": func() { panic("the driver's") }, "the goroutine ends": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, slices.Repeat([]int{1}, 500)...)
+			w.change = func(row driver.Row) driver.Row {
+				if w.read > 100 {
+					w.mu.Unlock()
+					do()
+				}
+				return row
+			}
+			l := &Lookup{
+				Postings: w,
+				Codes: func(context.Context) iter.Seq2[int64, error] {
+					return func(yield func(int64, error) bool) {
+						for code := range int64(500) {
+							if !yield(code, nil) {
+								return
+							}
+						}
+					}
+				},
+				Range: func(code int64) driver.Bounds {
+					return driver.Bounds{Start: token(code), End: ope.PrefixEnd(token(code))}
+				},
+			}
+			returned := false
+			done := make(chan any)
+			go func() {
+				defer close(done)
+				defer func() {
+					if v := recover(); v != nil {
+						done <- v
+					}
+				}()
+				for _, err := range l.Rows(t.Context()) {
+					require.NoError(t, err)
+				}
+				returned = true
+			}()
+			v := <-done
+			if p, ok := v.(*relay.Panicked); name == "panic" {
+				require.True(t, ok, "%v", v)
+				require.Equal(t, "the driver's", p.Value)
+				<-done
+			}
+			require.False(t, returned)
+		})
+	}
 }
