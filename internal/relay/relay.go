@@ -62,26 +62,54 @@ func Beside(do func() error) (err error) {
 	return err
 }
 
+// A Group runs functions at the same time, as that of errgroup does. If one panics, or ends its goroutine, so does Wait. The zero
+// Group cancels nothing.
+type Group struct {
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	once   sync.Once
+	first  error
+}
+
+// WithContext returns a group and a context that ends with its first error, and when Wait returns.
+func WithContext(ctx context.Context) (*Group, context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	return &Group{cancel: cancel}, ctx
+}
+
+// Go calls do in a goroutine of its own.
+func (g *Group) Go(do func() error) {
+	g.wg.Go(func() {
+		var err error
+		defer func() {
+			if err != nil {
+				g.once.Do(func() { g.first = err; g.end() })
+			}
+		}()
+		Into(&err, do)
+	})
+}
+
+func (g *Group) end() {
+	if g.cancel != nil {
+		g.cancel()
+	}
+}
+
+// Wait returns the first error when all functions are over.
+func (g *Group) Wait() error {
+	g.wg.Wait()
+	g.end()
+	Throw(g.first)
+	return g.first
+}
+
 // Each calls do for 0 to n-1 at the same time, and returns when all are over. The first error ends the context of the others, and
 // is returned. If one panics, or ends its goroutine, so does Each.
 func Each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var once sync.Once
-	var first error
-	var wg sync.WaitGroup
+	group, ctx := WithContext(ctx)
 	for i := range n {
-		wg.Go(func() {
-			var err error
-			defer func() {
-				if err != nil {
-					once.Do(func() { first = err; cancel() })
-				}
-			}()
-			Into(&err, func() error { return do(ctx, i) })
-		})
+		group.Go(func() error { return do(ctx, i) })
 	}
-	wg.Wait()
-	Throw(first)
-	return first
+	return group.Wait()
 }

@@ -9,9 +9,8 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -112,7 +111,7 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) (err error) {
 // prepare reads the rows of changes, and makes durable what they are found by when they have become what they are to become.
 // A change that need not know the row for that does both at the same time.
 func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []conditionalRow, round int, doubt rowcodec.Doubt) error {
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := relay.WithContext(ctx)
 	early := round == 0
 	if early {
 		written, err := becoming(changes, rows, func(c *rowChange) bool { return c.blind })

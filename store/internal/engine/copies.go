@@ -8,8 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -29,7 +28,7 @@ func (t *Engine) add(ctx context.Context, records []*rowcodec.Record) error {
 		return nil
 	}
 	if t.Postings != nil {
-		group, groupCtx := errgroup.WithContext(ctx)
+		group, groupCtx := relay.WithContext(ctx)
 		group.Go(func() error { return t.Post(groupCtx, t.PutPostings(records)) })
 		group.Go(func() error {
 			return t.EncryptAll(groupCtx, records, func(c *rowcodec.Column) bool { return c.Order != nil })
@@ -333,7 +332,7 @@ func (t *Engine) toRemove(ctx context.Context, rowKeys [][]byte, call rowcodec.D
 		deletions[i] = driver.Mutation{Row: t.DeletionKey(key), Puts: []driver.Cell{{Qualifier: call[:], Value: []byte{}}}}
 	}
 	var rows []driver.Row
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := relay.WithContext(ctx)
 	group.Go(func() error { return t.Post(groupCtx, deletions) })
 	group.Go(func() (err error) {
 		rows, err = t.stamped(groupCtx, rowKeys)
@@ -365,7 +364,7 @@ func (t *Engine) toRemove(ctx context.Context, rowKeys [][]byte, call rowcodec.D
 		return nil, nil, err
 	}
 	var version uint32
-	group, groupCtx = errgroup.WithContext(ctx)
+	group, groupCtx = relay.WithContext(ctx)
 	group.Go(func() error { return t.doubt(groupCtx, old) })
 	group.Go(func() (err error) {
 		version, err = t.Env.Version(groupCtx)

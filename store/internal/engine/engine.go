@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -125,43 +124,35 @@ func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*E
 // Concurrently calls do for 0 to n-1, as many at a time as requests may be under way, and returns the first error.
 // A goroutine does many, so that it need not grow its stack for each.
 func (env *Environment) Concurrently(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
 	var taken atomic.Int64
-	for range min(env.Concurrency, n) {
-		group.Go(func() error {
-			for {
-				i := int(taken.Add(1)) - 1
-				if i >= n {
-					return nil
-				}
-				if ctx.Err() != nil {
-					return pause.Ended(ctx)
-				}
-				if err := do(ctx, i); err != nil {
-					return err
-				}
+	return relay.Each(ctx, min(env.Concurrency, n), func(ctx context.Context, _ int) error {
+		for {
+			i := int(taken.Add(1)) - 1
+			if i >= n {
+				return nil
 			}
-		})
-	}
-	return group.Wait()
+			if ctx.Err() != nil {
+				return pause.Ended(ctx)
+			}
+			if err := do(ctx, i); err != nil {
+				return err
+			}
+		}
+	})
 }
 
 // onProcessors calls do for 0 to n-1 on all processors.
 func onProcessors(ctx context.Context, n int, do func(ctx context.Context, i int, s *rowcodec.Scratch) error) error {
-	group, ctx := errgroup.WithContext(ctx)
 	workers := min(runtime.GOMAXPROCS(0), n)
-	for w := range workers {
-		group.Go(func() error {
-			s := new(rowcodec.Scratch)
-			for i := w; i < n; i += workers {
-				if err := do(ctx, i, s); err != nil {
-					return err
-				}
+	return relay.Each(ctx, workers, func(ctx context.Context, w int) error {
+		s := new(rowcodec.Scratch)
+		for i := w; i < n; i += workers {
+			if err := do(ctx, i, s); err != nil {
+				return err
 			}
-			return nil
-		})
-	}
-	return group.Wait()
+		}
+		return nil
+	})
 }
 
 // WaitAgain waits before the next attempt, about 2 ms at first and twice as long each time, at most 200 ms, and says why

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -31,7 +30,7 @@ func (t *Engine) lookBack(ctx context.Context, of *rowcodec.View, records []*row
 		version, err = t.Env.Version(ctx)
 		return version, nil, err
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := relay.WithContext(ctx)
 	group.Go(func() (err error) {
 		version, err = t.Env.Version(ctx)
 		return err

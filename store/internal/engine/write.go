@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -51,7 +50,7 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 		return t.Data.Apply(ctx, mutations...)
 	}
 	var old []*rowcodec.Record
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := relay.WithContext(ctx)
 	group.Go(func() error { return t.Post(groupCtx, t.PutPostings(records)) })
 	group.Go(func() error {
 		return t.EncryptAll(groupCtx, records, func(c *rowcodec.Column) bool { return c.Order != nil })
@@ -72,7 +71,7 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 
 // EncryptAll lets stateful schemes make the values of records durable in their indexes.
 func (t *Engine) EncryptAll(ctx context.Context, records []*rowcodec.Record, by func(*rowcodec.Column) bool) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := relay.WithContext(ctx)
 	for _, c := range t.ByName {
 		if !by(c) {
 			continue

@@ -7,8 +7,7 @@ import (
 	"iter"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -218,7 +217,7 @@ func (f *finder) groups(ctx context.Context) iter.Seq2[[]driver.Row, error] {
 
 // open reads the rows that the postings lead to, many at a time, and leaves out what does not count.
 func (ms matches) open(ctx context.Context, l, r *finder) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := relay.WithContext(ctx)
 	side := func(f *finder, of func(*match) *matchSide) {
 		group.Go(func() error {
 			var postings []driver.Row

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/internal/rowsize"
@@ -305,7 +303,7 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 			}
 		}
 	}
-	var group errgroup.Group
+	var group relay.Group
 	for range min(processors-1, len(rows)/(2*share)) {
 		group.Go(work)
 	}
