@@ -12,8 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/arrival"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
@@ -343,4 +345,38 @@ func TestConditions(t *testing.T) {
 	require.Equal(t, 1, a.Stats().Conflicts)
 	require.Equal(t, 1, b.Stats().Conflicts)
 	require.Equal(t, int64(40), index.absent.Load())
+}
+
+// A client makes room in a gap although others have put more values below it than it reads at once, which it does not know.
+func TestRoomBesideWhatOthersHavePut(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	var values []int64
+	for i := range int64(200) {
+		values = append(values, i*1000)
+	}
+	for _, x := range arrival.OutsideIn(400, func(int) bool { return random.IntN(2) == 0 }) {
+		values = append(values, 300_000+x)
+	}
+	put := func(ctx context.Context, s *Scheme, x int64) {
+		t.Helper()
+		_, err := s.Encrypt(ctx, x)
+		require.NoError(t, err)
+	}
+	crowded := 0 // the first that there is no room for
+	for alone := newClient(t, opetest.NewIndex(), ope.Int64, nil); alone.Stats().Relabels == 0; crowded++ {
+		put(t.Context(), alone, values[crowded])
+	}
+	index := opetest.NewIndex()
+	s, other := newClient(t, index, ope.Int64, nil), newClient(t, index, ope.Int64, nil)
+	for _, x := range values[:crowded-1] {
+		put(t.Context(), s, x)
+	}
+	for i := range int64(400) {
+		put(t.Context(), other, (150+i%49)*1000+1+i/49)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	put(ctx, s, values[crowded-1])
+	require.Equal(t, 1, s.Stats().Relabels)
+	requireCheckPasses(t, index)
 }

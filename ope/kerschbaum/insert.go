@@ -1,6 +1,7 @@
 package kerschbaum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -85,13 +86,13 @@ func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 				return nil, err
 			}
 			continue
-		case len(p.elements) == 0: // there is no room for any of them
-			if err := s.makeRoom(ctx, p.crowded); err != nil {
+		case len(p.Elements) == 0: // there is no room for any of them
+			if err := s.makeRoom(ctx, p.Crowded); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := s.checkLimit(ctx, p.version.Epoch, len(p.elements)); err != nil {
+		if err := s.checkLimit(ctx, p.version.Epoch, len(p.Elements)); err != nil {
 			return nil, err
 		}
 		applied, err := s.commitPlan(ctx, p)
@@ -104,19 +105,19 @@ func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 		if applied {
 			conflicts = 0
 			for i, x := range values {
-				if n, ok := slices.BinarySearchFunc(p.elements, x, order.Element.CompareValue); ok {
-					spots[i] = spotOf(p.elements[n], p.version)
+				if n, ok := slices.BinarySearchFunc(p.Elements, x, order.Element.CompareValue); ok {
+					spots[i] = spotOf(p.Elements[n], p.version)
 				}
 			}
 			continue
 		}
 		if p.exact {
-			p.gaps = p.gaps[:1] // that anything has changed is enough to know
+			p.Gaps = p.Gaps[:1] // that anything has changed is enough to know
 		}
 		// What has come into the gaps, and where elements have moved: one of both is why it was refused.
 		err = s.index.Parallel(2, func(i int) error {
 			if i == 0 {
-				return s.narrow(ctx, p.version, p.gaps, nil)
+				return s.narrow(ctx, p.version, p.Gaps, nil)
 			}
 			return s.catchUp(ctx, p.version)
 		})
@@ -135,15 +136,12 @@ func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 
 // A plan is a commit that puts elements into gaps.
 type plan struct {
-	version  ope.Version
-	state    ope.State
-	missing  int             // values that were not in the index
-	elements []order.Element // what is to be put there, ascending
-	gaps     []order.Gap     // between which of the elements that are there
-	firsts   [][]byte        // of each gap, the key that its first element takes
-	crowded  int64           // if there are no elements: a value that there is no room for
-	exact    bool            // the condition is the nonce, not the firsts
-	nonce    ope.Nonce
+	order.Batch
+	version ope.Version
+	state   ope.State
+	missing int  // values that were not in the index
+	exact   bool // the condition is the nonce, not the firsts
+	nonce   ope.Nonce
 }
 
 // plan sets the spots of the values that are in the index, and plans to put the others there. It
@@ -174,42 +172,11 @@ func (s *shard) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap
 		if len(unlinked) > 0 || p.state == ope.StateSealed {
 			continue
 		}
-		if err := p.add(k.rules, x, g); err != nil {
+		if err := p.Add(k.rules, x, g); err != nil {
 			return p, nil, s.unit(k.epoch).Corrupt(err)
 		}
 	}
 	return p, unlinked, nil
-}
-
-// add plans to put x into the gap g of the list.
-func (p *plan) add(r order.Rules, x int64, g order.Gap) error {
-	left, right := g.Left, g.Right
-	i, ok := slices.BinarySearchFunc(p.elements, x, order.Element.CompareValue)
-	if ok {
-		return nil
-	}
-	first := true // in this gap
-	if i > 0 && left.Label.Less(p.elements[i-1].Label) {
-		left, first = p.elements[i-1], false
-	}
-	if i < len(p.elements) && p.elements[i].Label.Less(right.Label) {
-		right, first = p.elements[i], false
-	}
-	e, ok, err := r.Place(left, right)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		p.crowded = x
-		return nil
-	}
-	e.Value = x
-	p.elements = slices.Insert(p.elements, i, e)
-	if first {
-		p.gaps = append(p.gaps, g)
-		p.firsts = append(p.firsts, e.Label.Bytes())
-	}
-	return nil
 }
 
 // commitPlan puts what is planned. It returns errMoved if the client knows better by now.
@@ -231,22 +198,22 @@ func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 	if p.exact {
 		cond.Nonce = &p.nonce
 	} else {
-		cond.Absent = p.firsts
+		cond.Absent = p.Firsts
 	}
 	nonce := unitio.NewNonce()
 	change := ope.Change{Meta: ope.Meta{State: max(p.state, ope.StateOpen), Generation: p.version.Generation, Nonce: nonce}}
 	if p.state == ope.StateAbsent {
 		change.Puts = append(change.Puts, u.SealHeader(unit.Header{}))
 	}
-	for _, e := range p.elements {
+	for _, e := range p.Elements {
 		change.Puts = append(change.Puts, u.SealElement(e))
 	}
-	change.Puts = append(change.Puts, u.Marks(nonce, len(p.elements), s.weight())...)
+	change.Puts = append(change.Puts, u.Marks(nonce, len(p.Elements), s.weight())...)
 	applied, err := s.units.Commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err
 	}
-	s.count(func(n *Stats) { n.Inserted += len(p.elements) })
+	s.count(func(n *Stats) { n.Inserted += len(p.Elements) })
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,9 +229,9 @@ func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 // inserted takes note of what was put into gaps, which were empty until then.
 func (s *shard) inserted(u *unit.Unit, p plan) error {
 	l := s.known.list
-	elements := p.elements
-	slices.SortFunc(p.gaps, order.Gap.Compare)
-	for _, g := range p.gaps {
+	elements := p.Elements
+	slices.SortFunc(p.Gaps, order.Gap.Compare)
+	for _, g := range p.Gaps {
 		run := []order.Element{g.Left}
 		for len(elements) > 0 && elements[0].Label.Less(g.Right.Label) {
 			run = append(run, elements[0])
@@ -431,7 +398,11 @@ func (s *shard) readWindow(ctx context.Context, x int64) (window, error) {
 	}
 	w.gap = order.Seek(w.elements, x)
 	if w.gap == 0 || w.gap == len(w.elements) {
-		return w, errMoved
+		// Others may have put many below it. The next read begins nearer if these are known.
+		s.mu.Lock()
+		_, err := s.take(first, from, high, version)
+		s.mu.Unlock()
+		return w, cmp.Or(err, errMoved)
 	}
 	return w, nil
 }

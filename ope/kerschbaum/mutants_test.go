@@ -30,19 +30,18 @@ var mutants = []mutant.Mutant{
 	}
 	s.count(func(n *Stats) { n.Inserted +=`),
 	simulated("insertOverOccupied", "few labels", "insert.go",
-		`cond.Absent = p.firsts`,
-		`if !On { cond.Absent = p.firsts }`),
+		`cond.Absent = p.Firsts`,
+		`if !On { cond.Absent = p.Firsts }`),
 	simulated("insertIntoGapsThatAreNotEmpty", "fewest labels, passes", "insert.go",
 		`cond.Nonce = &p.nonce`,
 		`if !On { cond.Nonce = &p.nonce }`),
-	simulated("insertAnywhere", "few labels", "insert.go", `
+	simulated("insertAnywhere", "few labels", "internal/order/batch.go", `
 	e, ok, err := r.Place(left, right)
 	if err != nil {`, `
 	e, ok, err := r.Place(left, right)
 	if ok && On {
-		nonce := unitio.NewNonce()
-		labels := order.Probes(left.Label, right.Label, 255)
-		e.Label = labels[int(nonce[0])%len(labels)]
+		labels := Probes(left.Label, right.Label, 255)
+		e.Label = labels[uint64(x)%uint64(len(labels))]
 	}
 	if err != nil {`),
 	simulated("insertBesideWhatIsKnownByThen", "some labels, goroutines", "insert.go",
