@@ -257,21 +257,25 @@ func (s *shard) commitPart(ctx context.Context, p *unit.Page, is unit.Part, e ed
 // lowest returns the lowest elements of a unit, at most n of them: those that the client remembers, or else what it reads.
 // It returns none if something has changed.
 func (s *shard) lowest(ctx context.Context, p unit.Page, rules order.Rules, n int) ([]order.Element, error) {
+	version := ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation}
 	s.mu.Lock()
 	lowest, ok := s.known.list.Bottom(n)
-	ok = ok && s.known.version() == (ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation})
+	ok = ok && s.known.version() == version
 	s.mu.Unlock()
 	if ok {
 		return lowest, nil
 	}
 	read, err := s.read(ctx, p.Unit.Epoch, rules.From.Next(), rules.High().Label, n)
-	if err == nil && read.Meta.Generation == p.Meta.Generation && read.Meta.State == p.Meta.State {
-		return read.Elements, nil
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		_, err = s.note(read)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// If it is of another commit than what is known, the next one is not conditional on that.
+	if ok, err := s.take(read, rules.Low(), rules.High(), version); err != nil || !ok {
+		return nil, err
 	}
-	return nil, err
+	return read.Elements, nil
 }
 
 // giveSome takes step 3, and returns step 4. It reports whether it has done that, or there was nothing to do.
@@ -346,6 +350,10 @@ func (s *shard) freeze(ctx context.Context) (p unit.Page, is unit.Part, frozen [
 		run:   []order.Element{is.Rules(s.rules).Low(), next},
 	}, ope.Change{Deletes: order.KeysOf(taken)})
 	if err == nil && !applied {
+		s.mu.Lock()
+		// Others may have put values among these, so that they are to be read.
+		s.known.list.Forget(order.Moved{From: rules.From, To: rules.From.Next()})
+		s.mu.Unlock()
 		_, _, err = s.latest(ctx, p.Unit)
 	}
 	if err != nil || !applied {
@@ -444,7 +452,7 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 		}
 		if !known {
 			if is.High.Label.Less(of.Given.Label) {
-				return false, p.Unit.Corrupt(order.ErrHole)
+				return false, s.hole(ctx, p)
 			}
 			return false, nil
 		}
@@ -558,10 +566,18 @@ func (s *Scheme) lead(ctx context.Context, sh *shard, x int64) error {
 
 // below looks again whether a unit has a value that is above what it had, and below where it has once ended.
 func (s *Scheme) below(ctx context.Context, sh *shard, epoch uint64, x int64) error {
-	u := sh.unit(epoch)
-	p, _, err := sh.latest(ctx, u)
+	p, _, err := sh.latest(ctx, sh.unit(epoch))
 	if err == nil && p.Meta.State != ope.StateRetired && x >= p.PartOf().High.Value {
-		err = u.Corrupt(order.ErrHole)
+		err = sh.hole(ctx, p)
+	}
+	return err
+}
+
+// hole returns that a unit, of which a page was read, should have more values, unless others have not yet decided a change of it.
+func (s *shard) hole(ctx context.Context, p unit.Page) error {
+	latest, err := s.units.Decide(ctx, p.Unit, p.Meta)
+	if latest {
+		err = p.Unit.Corrupt(order.ErrHole)
 	}
 	return err
 }

@@ -53,6 +53,60 @@ func TestDivisionKeepsPace(t *testing.T) {
 	require.Less(t, n, 3*full)
 }
 
+// Values that another client has put among the lowest ones, which a client remembers, do not keep this from handing them over.
+func TestDivisionGoesOnBesideWhatOthersHavePut(t *testing.T) {
+	index := opetest.NewIndex()
+	s, other := newClient(t, index, ope.Int64, &Options{UnitValues: 64}), newClient(t, index, ope.Int64, nil)
+	first(s).chunk = 8
+	put := func(s *Scheme, x int64) {
+		_, err := s.Encrypt(t.Context(), x)
+		require.NoError(t, err)
+	}
+	for i := range int64(64) {
+		put(s, i*10)
+	}
+	for i := range int64(20) {
+		put(other, 105+i*10)
+	}
+	for i := range int64(40) {
+		put(s, 640+i*10)
+	}
+	require.Less(t, s.Stats().Conflicts, 12)
+	require.Greater(t, s.Stats().HandedOver, 20)
+	requireCheckPasses(t, index)
+}
+
+// A value that was put between two reads of a client, of which the second misses it, as Cassandra may where the commit is known
+// to one replica alone, is handed over all the same.
+func TestUndecidedValuesAreHandedOver(t *testing.T) {
+	index, s, _ := dividingIndex(t)
+	of := first(s)
+	before := opetest.NewIndex()
+	view, err := index.Read(t.Context(), of.unit(1).Name, nil, nil, 0)
+	require.NoError(t, err)
+	_, err = before.Commit(t.Context(), of.unit(1).Name, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta})
+	require.NoError(t, err)
+	_, err = of.insert(t.Context(), []int64{15})
+	require.NoError(t, err)
+
+	swapped := &swappedIndex{Index: index}
+	other := newClient(t, swapped, ope.Int64, &Options{UnitValues: 64})
+	first(other).chunk = 8
+	_, err = other.Encrypt(t.Context(), 690) // is there
+	require.NoError(t, err)
+	first(other).known.list.Clear()
+	var old ope.Index = before
+	swapped.reads.Store(&old)
+	_, _, frozen, err := first(other).freeze(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, frozen)
+	for i := range int64(10) {
+		_, err := other.Encrypt(t.Context(), 700+i)
+		require.NoError(t, err)
+	}
+	requireCheckPasses(t, index)
+}
+
 // What a client remembers of all units together is bounded.
 func TestMemoryOfADividedIndex(t *testing.T) {
 	const cache = 4096
@@ -254,6 +308,40 @@ func TestTakenValuesAreDecided(t *testing.T) {
 	}
 	require.Equal(t, 31, n)
 	requireCheckPasses(t, seen)
+}
+
+// Who sees that a unit has taken values, and then that it has not, has that decided before it takes the index for damaged.
+func TestUnitsThatLackValuesAreDecided(t *testing.T) {
+	index, s := frozenIndex(t)
+	of := first(s)
+	left := s.shards.get(of.known.part.Left, 1)
+	view, err := index.Read(t.Context(), left.unit(1).Name, nil, nil, 0)
+	require.NoError(t, err)
+	before := opetest.NewIndex()
+	_, err = before.Commit(t.Context(), left.unit(1).Name, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta})
+	require.NoError(t, err)
+	seen := &undecided{Index: index, before: before, unit: left.unit(1).Name, over: true}
+	other := newClient(t, seen, ope.Int64, nil)
+	requireAll := func() {
+		t.Helper()
+		n := 0
+		for e, err := range other.Range(t.Context(), 0, 300) {
+			require.NoError(t, err)
+			require.Equal(t, int64(n)*10, e.Plaintext)
+			n++
+		}
+		require.Equal(t, 31, n)
+	}
+	requireAll()
+	p, err := of.units.ReadHeader(t.Context(), of.unit(1))
+	require.NoError(t, err)
+	frozen, err := of.units.Frozen(t.Context(), p)
+	require.NoError(t, err)
+	taken, err := left.takeOver(t.Context(), 1, p.PartOf(), frozen)
+	require.NoError(t, err)
+	require.True(t, taken)
+	seen.shown, seen.over = false, false
+	requireAll()
 }
 
 // Who reads an index may stop at any value, also at one that is being handed over.
