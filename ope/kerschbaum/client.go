@@ -537,11 +537,15 @@ func (s *shard) inTurn(ctx context.Context) (done func(), err error) {
 // unit returns an epoch.
 func (s *shard) unit(epoch uint64) *unit.Unit { return s.units.Unit(epoch) }
 
-// seen returns the state and the generation that this client has met of an epoch, if it has met any.
-func (s *shard) seen(epoch uint64) (least ope.Meta, met bool) {
+// seen returns the state and the generation that this client has met of an epoch, if it has met any, and whether it knows an
+// element at a key in that generation.
+func (s *shard) seen(epoch uint64, key []byte) (least ope.Meta, met, has bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return ope.Meta{State: s.known.state, Generation: s.known.generation}, s.known.met && s.known.epoch == epoch
+	k := &s.known
+	met = k.met && k.epoch == epoch
+	at, ok := order.ParseLabel(key)
+	return ope.Meta{State: k.state, Generation: k.generation}, met, met && ok && k.list.Has(at)
 }
 
 // read returns the elements with from <= label < to, at most limit of them. Of those that another unit has by now, there

@@ -361,6 +361,29 @@ func TestPutBack(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, swapped.reads.Load())
 	})
+
+	t.Run("undecided value", func(t *testing.T) {
+		index := opetest.NewIndex()
+		writer := newClient(t, index, ope.Uint8, &Options{Name: "col"})
+		_, err := writer.EncryptBatch(t.Context(), []int64{1, 60, 120, 180})
+		require.NoError(t, err)
+		old := copied(index)
+		_, err = writer.Encrypt(t.Context(), 90)
+		require.NoError(t, err)
+		swapped := &swappedIndex{Index: index}
+		s := newClient(t, swapped, ope.Uint8, &Options{Name: "col"})
+		_, err = s.Intervals(t.Context(), 95, 200) // above the new value
+		require.NoError(t, err)
+		swapped.reads.Store(&old) // until a commit has decided it
+		_, err = s.Intervals(t.Context(), 95, 200)
+		require.NoError(t, err)
+		require.Nil(t, swapped.reads.Load())
+
+		swapped.Index = old // for good
+		_, err = s.Intervals(t.Context(), 95, 200)
+		require.ErrorIs(t, err, ope.ErrIndex)
+		require.ErrorContains(t, err, "is gone")
+	})
 }
 
 // A swappedIndex is one whose content an operator exchanges.

@@ -30,7 +30,7 @@ func worldOf(t *testing.T, rules order.Rules) *world {
 	w := &world{t: t, index: opetest.NewIndex()}
 	key := ope.GenerateKey()
 	units := unitio.New(w.index, &unit.Codec{Name: "column", ID: "test", Key: key, Rules: rules, Domain: ope.Int64})
-	w.shard = units.Shard(0, func(uint64) (ope.Meta, bool) { return ope.Meta{}, false })
+	w.shard = units.Shard(0, func(uint64, []byte) (ope.Meta, bool, bool) { return ope.Meta{}, false, false })
 	w.checker = Checker{
 		Domain: ope.Int64, Rules: rules, Page: 4,
 		Units: func(uint32, uint64) *unitio.Shard { return w.shard },

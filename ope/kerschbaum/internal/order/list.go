@@ -244,6 +244,12 @@ func (l *List) Find(x int64) (Element, bool) {
 	return e, p.chunk >= 0 && e.Value == x
 }
 
+// Has reports whether an element is at a label.
+func (l *List) Has(c Label) bool {
+	p := l.floorLabel(c)
+	return p.chunk >= 0 && l.at(p).Label == c
+}
+
 // A Gap is what is between two elements known to be in the index.
 type Gap struct {
 	Left, Right Element // the nearest known elements, or ends of the index

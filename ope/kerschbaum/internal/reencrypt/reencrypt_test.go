@@ -36,7 +36,7 @@ type counter struct{ begun, copied, ended int }
 func (n *counter) copier(index ope.Index, key ope.Key) *Copier {
 	codec := &unit.Codec{Name: "column", ID: "test", Key: key, Rules: order.DefaultRules(), Domain: ope.Int64}
 	return &Copier{
-		Shard: unitio.New(index, codec).Shard(0, func(uint64) (ope.Meta, bool) { return ope.Meta{}, false }),
+		Shard: unitio.New(index, codec).Shard(0, func(uint64, []byte) (ope.Meta, bool, bool) { return ope.Meta{}, false, false }),
 		Rules: codec.Rules, Chunk: 4, Page: 3,
 		Begun:  func() { n.begun++ },
 		Copied: func(values int) { n.copied += values },

@@ -21,15 +21,15 @@ import (
 type Shard struct {
 	*Index
 	Number uint32
-	seen   func(epoch uint64) (least ope.Meta, met bool)
+	seen   func(epoch uint64, key []byte) (least ope.Meta, met, has bool)
 
 	unitsMu sync.Mutex
 	units   map[uint64]*unit.Unit
 }
 
 // Shard returns the units of a shard. Of each epoch, seen returns the state and the generation that the client has met, if it
-// has met any. What is read later is not before these.
-func (x *Index) Shard(number uint32, seen func(epoch uint64) (least ope.Meta, met bool)) *Shard {
+// has met any, and whether it knows an element at a key in that generation. What is read later is not before these.
+func (x *Index) Shard(number uint32, seen func(epoch uint64, key []byte) (least ope.Meta, met, has bool)) *Shard {
 	return &Shard{Index: x, Number: number, seen: seen, units: map[uint64]*unit.Unit{}}
 }
 
@@ -105,10 +105,11 @@ func (s *Shard) eachRecord(ctx context.Context, u *unit.Unit, from, to []byte, a
 // ReadRecords reads a unit as it is now, which is not before what this client knew when it asked.
 //
 // On Cassandra a read may have seen a change that is not yet decided for all replicas, and the next one
-// miss it. So what is undecided is decided before an older answer counts as a unit that was put back.
+// miss it. So what is undecided is decided before an older answer counts as a unit that was put back, or that has lost
+// the element from which on it is read.
 func (s *Shard) ReadRecords(ctx context.Context, u *unit.Unit, from, to []byte, limit int) (ope.View, error) {
-	least, met := s.seen(u.Epoch)
-	state, generation := least.State, least.Generation
+	least, met, has := s.seen(u.Epoch, from)
+	has = has && (to == nil || bytes.Compare(from, to) < 0)
 	for attempt := 0; ; attempt++ {
 		s.count(func(n *Stats) { n.Reads++; n.RoundTrips++ })
 		view, err := s.index.Read(ctx, u.Name, from, to, limit)
@@ -116,14 +117,20 @@ func (s *Shard) ReadRecords(ctx context.Context, u *unit.Unit, from, to []byte, 
 			return view, fmt.Errorf("read unit %q: %w", u.Name, err)
 		}
 		is := view.Meta
-		if !met || is.State >= state && is.Generation >= generation {
+		back := met && (is.State < least.State || is.Generation < least.Generation)
+		gone := has && is.Generation == least.Generation && is.State != ope.StateRetired &&
+			(len(view.Records) == 0 || !bytes.Equal(view.Records[0].Key, from))
+		if !back && !gone {
 			return view, nil
 		}
 		latest, err := s.Decide(ctx, u, is)
-		if latest {
+		switch {
+		case latest && back:
 			err = u.Corrupt(fmt.Errorf("%w: it was put back to generation %d and state %d, and this client has seen %d and %d",
-				order.ErrCorrupt, is.Generation, is.State, generation, state))
-		} else if err == nil {
+				order.ErrCorrupt, is.Generation, is.State, least.Generation, least.State))
+		case latest:
+			err = u.Corrupt(fmt.Errorf("%w: record %x is gone", order.ErrCorrupt, from))
+		case err == nil:
 			err = BackOff(ctx, attempt)
 		}
 		if err != nil {

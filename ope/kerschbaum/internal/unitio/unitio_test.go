@@ -42,8 +42,8 @@ func (l *late) Commit(ctx context.Context, u ope.Unit, cond ope.Condition, chang
 // newShard returns shard 0 of an index. Its client has seen generation 2 of epoch 1, and nothing else.
 func newShard(index ope.Index) *Shard {
 	codec := &unit.Codec{Name: "column", ID: "test", Key: ope.GenerateKey(), Rules: order.DefaultRules(), Domain: ope.Int64}
-	return New(index, codec).Shard(0, func(epoch uint64) (ope.Meta, bool) {
-		return ope.Meta{State: ope.StateOpen, Generation: 2}, epoch == 1
+	return New(index, codec).Shard(0, func(epoch uint64, _ []byte) (ope.Meta, bool, bool) {
+		return ope.Meta{State: ope.StateOpen, Generation: 2}, epoch == 1, false
 	})
 }
 
