@@ -341,6 +341,7 @@ func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext a
 // read. [ope.ErrStale] is a ciphertext whose value has moved since: Encrypt of this client returns the present one.
+// For a value that is just being handed over from one unit to another, the client must be allowed to write, see [Scheme.Intervals].
 func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 	epoch, x, at, ok := s.orZero().ciphers.Parse(c)
 	if !ok {
