@@ -80,7 +80,7 @@ type Indexed struct {
 	keep   bool // all pairs, not only targets
 	index  ope.Index
 	key    ope.Key // of records
-	coins  draws   // used by the one worker at a time
+	coins  draws   // used with the lock held
 
 	// What tests change.
 	limit    int // pairs at which a unit is divided
@@ -90,13 +90,11 @@ type Indexed struct {
 	page     int // most records of one read
 	ahead    int // the same where the unit is read ahead
 
-	endsMu sync.Mutex
-	room   [2]pair // what a unit that is opened leaves room for; see Restore
-
 	commits *groupcommit.Group[wish, u192]
 
 	mu       sync.RWMutex
-	known    pairs // of all units
+	room     [2]pair // what a unit that is opened leaves room for; see Restore
+	known    pairs   // of all units
 	root     *unit
 	views    uint32            // numbers of views so far
 	listings map[uint64][]part // what the root says of other units
@@ -259,8 +257,8 @@ func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertex
 }
 
 // Decrypt implements [ope.Scheme]. A ciphertext that is not remembered costs one round trip, or two where a unit was
-// divided and nobody has put a value beside it since. One that the index has no record of is [ope.ErrCiphertext]; one of
-// another index is always noticed, unless by chance the same string was given in both.
+// divided and nobody has put a value beside it since. One that the index has no record of is [ope.ErrCiphertext], or
+// [ope.ErrIndex] where the index was made again; one of another index is noticed, unless by chance both gave the same string.
 func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 	if err := made(s.id); err != nil {
 		return 0, err
@@ -315,8 +313,8 @@ func (s *Indexed) find(ctx context.Context, c ope.Ciphertext) (pair, error) {
 			return u.unseal(v.Records[0])
 		}
 		var e *elsewhere
-		if !errors.As(u.check(v.Meta), &e) {
-			return pair{}, ope.ErrCiphertext
+		if err := u.check(v.Meta); !errors.As(err, &e) {
+			return pair{}, cmp.Or(err, ope.ErrCiphertext)
 		}
 		before, err := s.instead(ctx, e)
 		if err != nil {

@@ -100,13 +100,11 @@ func (s *Indexed) round(ctx context.Context, left *[]uint64, given, done map[uin
 		jobs[i].err = s.locate(ctx, jobs[i])
 		return true
 	})
-	s.mu.Lock()
 	for _, j := range jobs {
 		if j.err == nil {
 			j.plan, j.err = s.plan(j.u, j.lot, given)
 		}
 	}
-	s.mu.Unlock()
 	s.together(len(jobs), func(i int) bool {
 		j := jobs[i]
 		j.done, j.err = s.finish(ctx, j)
@@ -293,10 +291,11 @@ func (u *unit) put(ctx context.Context, cond ope.Condition, change ope.Change) (
 
 // A plan is a commit that is right in a unit as it was under a nonce.
 type plan struct {
-	nonce   ope.Nonce
-	count   int // of pairs after it
-	fresh   pairs
-	targets []pair // what was asked for, among fresh or in the index
+	nonce    ope.Nonce
+	min, max u192 // ends of the unit
+	count    int  // of pairs after it
+	fresh    pairs
+	targets  []pair // what was asked for, among fresh or in the index
 }
 
 // errDivide says that a unit is full.
@@ -315,10 +314,11 @@ func (u *unit) full(count int) error {
 		ope.ErrFull, u.name, count, u.s.limit)
 }
 
-// plan draws ciphertexts for the first of the values, as many as fit in a commit. It is called with
-// the lock held.
+// plan draws ciphertexts for the first of the values, as many as fit in a commit.
 func (s *Indexed) plan(u *unit, lot []uint64, given map[uint64]u192) (*plan, error) {
-	p := &plan{nonce: u.nonce, count: u.count}
+	s.mu.Lock()
+	defer s.mu.Unlock() // also where the coins panic
+	p := &plan{nonce: u.nonce, count: u.count, min: u.low.c, max: u.high.c}
 	for _, x := range lot {
 		low, high := s.known.around(x)
 		if a, b := p.fresh.around(x); a != nil || b != nil {
@@ -365,7 +365,7 @@ func (s *Indexed) plan(u *unit, lot []uint64, given map[uint64]u192) (*plan, err
 func (s *Indexed) commit(ctx context.Context, u *unit, p *plan) (bool, error) {
 	cond := ope.Condition{State: ope.StateOpen, Nonce: &p.nonce}
 	nonce := newNonce()
-	applied, err := u.put(ctx, cond, u.opening(nonce, u.sealHeader(p.count, u.low.c, u.high.c), p.fresh.all))
+	applied, err := u.put(ctx, cond, u.opening(nonce, u.sealHeader(p.count, p.min, p.max), p.fresh.all))
 	if err != nil || !applied {
 		return false, err
 	}

@@ -278,18 +278,18 @@ func (s *Indexed) openFor(ctx context.Context, chosen []pair) error {
 		return err
 	}
 	first, last := chosen[0], chosen[len(chosen)-1]
-	s.endsMu.Lock()
+	s.mu.Lock()
 	s.room = [2]pair{first, last}
-	s.endsMu.Unlock()
+	s.mu.Unlock()
 	return nil
 }
 
 // drawEnds draws the ciphertexts of the ends of the domain: as the scheme does or, if pairs are to
 // be restored, from what these leave.
 func (s *Indexed) drawEnds() (cmin, cmax u192, err error) {
-	s.endsMu.Lock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	first, last := s.room[0], s.room[1]
-	s.endsMu.Unlock()
 	if last == (pair{}) {
 		return ends(s.domain.Span(), s.bits, s.coins)
 	}
@@ -383,11 +383,14 @@ func (s *Indexed) check(ctx context.Context, u *unit, fault func(record []byte, 
 // pairs yields the pairs of a unit, of which the header says how many there are at least.
 func (s *Indexed) pairs(ctx context.Context, u *unit, count int, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
 	const page = 1024
+	s.mu.RLock()
+	low, high := u.low, u.high
+	s.mu.RUnlock()
 	n, bad, last := 0, 0, pair{}
 	damaged := func(key []byte, what string) { bad++; fault(key, u.corrupt(key, what)) }
 	from, to := append(bytes.Clone(headerKey), 0), []byte(nil)
 	if u.frozen {
-		from, to = s.bytes(u.low.c), append(s.bytes(u.high.c), 0)
+		from, to = s.bytes(low.c), append(s.bytes(high.c), 0)
 	}
 	for more := true; more; {
 		v, err := s.index.Read(ctx, u.name, from, to, page)
@@ -405,8 +408,8 @@ func (s *Indexed) pairs(ctx context.Context, u *unit, count int, fault func(reco
 				bad++
 				fault(r.Key, err)
 				continue
-			case n == 0 && (p.x != u.low.x || p.c != u.low.c):
-				damaged(s.bytes(u.low.c), "is missing, which the header names")
+			case n == 0 && (p.x != low.x || p.c != low.c):
+				damaged(s.bytes(low.c), "is missing, which the header names")
 			case n > 0 && (last.x >= p.x || !last.leavesRoom(p)):
 				damaged(r.Key, "contradicts its neighbours")
 				continue
@@ -418,8 +421,8 @@ func (s *Indexed) pairs(ctx context.Context, u *unit, count int, fault func(reco
 		}
 		more = v.More
 	}
-	if n > 0 && (last.x != u.high.x || last.c != u.high.c) {
-		damaged(s.bytes(u.high.c), "is missing, which the header names")
+	if n > 0 && (last.x != high.x || last.c != high.c) {
+		damaged(s.bytes(high.c), "is missing, which the header names")
 	}
 	if n+bad < count {
 		fault(nil, fmt.Errorf("%w: unit %q has %d records, its header counts %d", ope.ErrIndex, u.name, n+bad, count))

@@ -375,6 +375,7 @@ func (s *Indexed) enter(ctx context.Context, u *unit) (bool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	was := u.open
 	if u.open = true; u.parent == nil {
 		u.low.c, u.high.c = h.ends[0].c, h.ends[1].c
 	}
@@ -384,11 +385,13 @@ func (s *Indexed) enter(ctx context.Context, u *unit) (bool, error) {
 	for id, parts := range h.listings {
 		s.listings[id] = parts
 	}
-	if e != nil {
+	switch {
+	case e != nil:
 		return true, u.attach(h.parts)
+	case !was: // else the worker has a view already, and may be about to commit what is right in that one only
+		u.adopt(h.meta.Nonce)
+		u.counted, u.count = true, h.count
 	}
-	u.adopt(h.meta.Nonce)
-	u.counted, u.count = true, h.count
 	return true, nil
 }
 
