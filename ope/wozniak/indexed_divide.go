@@ -160,7 +160,7 @@ func (s *Indexed) fillFor(ctx context.Context, j *job) (bool, error) {
 	before := j.u.before()
 	found, err := s.search(ctx, j.lot, func(uint64) *unit { return j.u.unlessOpen(before) }, nil)
 	if err != nil {
-		return false, err
+		return false, notElsewhere(err)
 	}
 	for _, x := range j.lot {
 		if g := found[x]; g.low.x == x {

@@ -75,10 +75,10 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, in func(x uint64) *un
 		var pages []*page
 		groups := 0
 		for i := 0; i < len(xs); {
-			// Values between the same neighbours are looked for together.
+			// Values between the same neighbours are looked for together. One that is known has no others beside it.
 			g, from := gaps[i], i
 			wanted := false
-			for ; i < len(xs) && gaps[i].low.x == g.low.x; i++ {
+			for ; i < len(xs) && gaps[i].low.x == g.low.x && gaps[i].high.x == g.high.x; i++ {
 				_, ok := found[xs[i]]
 				wanted = wanted || !ok
 			}

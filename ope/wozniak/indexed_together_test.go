@@ -146,3 +146,25 @@ func TestDecryptAfterTheEnd(t *testing.T) {
 		require.NotErrorIs(t, err, ope.ErrCiphertext)
 	}
 }
+
+// Values to look up may be known by the time that they are, since others look for some, too. Those next to them are found all the same.
+func TestSearchBesideKnownValues(t *testing.T) {
+	opts := &IndexedOptions{TargetsOnly: true}
+	ix := opetest.NewIndex()
+	_, err := newIndexed(t, ix, ope.Int32, opts).EncryptBatch(bg, []int64{-7, 10, 900, 1000})
+	require.NoError(t, err)
+	s := newIndexed(t, ix, ope.Int32, opts)
+	c, err := newIndexed(t, ix, ope.Int32, opts).Encrypt(bg, 10)
+	require.NoError(t, err)
+	x, err := s.Decrypt(bg, c) // it is the lower neighbour of all that are above it, as far as is known
+	require.NoError(t, err)
+	require.EqualValues(t, 10, x)
+	ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+	defer cancel()
+	at := s.domain.Offset
+	found, err := s.gaps(ctx, []uint64{at(10), at(500), at(900)})
+	require.NoError(t, err)
+	require.Equal(t, [2]uint64{at(10), at(10)}, [2]uint64{found[at(10)].low.x, found[at(10)].high.x})
+	require.Equal(t, [2]uint64{at(10), at(900)}, [2]uint64{found[at(500)].low.x, found[at(500)].high.x})
+	require.Equal(t, at(900), found[at(900)].low.x)
+}
