@@ -122,7 +122,7 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, in func(x uint64) *un
 					if gaps[i].low = ps[k-1]; !gaps[i].low.c.less(tops[i]) {
 						tops[i] = gaps[i].high.c // something has come since that was seen
 					}
-				case k == 0 && len(ps) > 0 && pg.from.less(tops[i]):
+				case k == 0 && len(ps) > 0 && gaps[i].low.c.less(pg.from) && pg.from.less(tops[i]):
 					if tops[i] = pg.from; ps[0].x < gaps[i].high.x {
 						gaps[i].high = ps[0]
 					}

@@ -1,9 +1,11 @@
 package wozniak
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -167,4 +169,48 @@ func TestSearchBesideKnownValues(t *testing.T) {
 	require.Equal(t, [2]uint64{at(10), at(10)}, [2]uint64{found[at(10)].low.x, found[at(10)].high.x})
 	require.Equal(t, [2]uint64{at(10), at(900)}, [2]uint64{found[at(500)].low.x, found[at(500)].high.x})
 	require.Equal(t, at(900), found[at(900)].low.x)
+}
+
+// A lateIndex reads the first page of a look-up late, after others have put something.
+type lateIndex struct {
+	ope.Index
+	once sync.Once
+	from []byte
+	put  func()
+}
+
+func (ix *lateIndex) Read(ctx context.Context, unit ope.Unit, from, to []byte, limit int) (ope.View, error) {
+	if ix.from != nil && bytes.Equal(from, ix.from) {
+		ix.once.Do(func() {
+			time.Sleep(50 * time.Millisecond) // the other pages are read meanwhile
+			ix.put()
+		})
+	}
+	return ix.Index.Read(ctx, unit, from, to, limit)
+}
+
+// Pages of a look-up are of different instants. One may end above where another, of an earlier one, saw nothing.
+func TestPagesOfDifferentInstants(t *testing.T) {
+	opts := &IndexedOptions{TargetsOnly: true}
+	late := &lateIndex{Index: opetest.NewIndex()}
+	var high []int64
+	for x := range int64(100) {
+		high = append(high, 1<<62+x<<40)
+	}
+	_, err := newIndexed(t, late, ope.Int64, opts).EncryptBatch(bg, high)
+	require.NoError(t, err)
+	s := newIndexed(t, late, ope.Int64, opts)
+	_, err = s.ready(bg)
+	require.NoError(t, err)
+	late.from = s.bytes(s.root.low.c)
+	late.put = func() {
+		var low []int64
+		for x := range int64(200) {
+			low = append(low, -1<<62+x<<40)
+		}
+		_, err := newIndexed(t, late.Index, ope.Int64, opts).EncryptBatch(bg, low)
+		require.NoError(t, err)
+	}
+	_, err = s.Intervals(bg, 0, math.MaxInt64)
+	require.NoError(t, err)
 }
