@@ -137,7 +137,9 @@ func (s *sparkCluster) executor(t *testing.T) int {
 	for _, file := range files {
 		text, _ := os.ReadFile(file) // it may be gone
 		_, after, _ := strings.Cut(string(text), ") ")
-		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == strconv.Itoa(s.workers[0].Process.Pid) {
+		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")) // a worker has other children, too, for a moment
+		fields := strings.Fields(after)
+		if len(fields) > 1 && fields[1] == strconv.Itoa(s.workers[0].Process.Pid) && bytes.Contains(command, []byte("CoarseGrainedExecutorBackend")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			require.NoError(t, err)
 			return pid
