@@ -29,6 +29,17 @@ type Index interface {
 	Commit(ctx context.Context, unit Unit, cond Condition, change Change) (applied bool, err error)
 }
 
+// A Decider is an [Index] whose Read may show what is not decided for everybody: a commit that was never acknowledged, such as that of
+// a client that has died, and which the next Read may miss, until somebody commits to the unit.
+type Decider interface {
+	Index
+
+	// Decide returns once every later Read, of any client, sees the commits to the unit that any Read has shown before the call. A
+	// Commit of which the outcome is known leaves that behind, too, also one that was not applied. Decide changes nothing, and who
+	// may read may call it.
+	Decide(ctx context.Context, unit Unit) error
+}
+
 // A Unit names a part of an index that is changed as a whole: an epoch of a column, or of a part of it. It has at
 // most 64 bytes.
 type Unit string

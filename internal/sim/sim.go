@@ -96,6 +96,7 @@ type World struct {
 type Client struct {
 	ID     int
 	w      *World
+	dying  bool
 	dead   bool
 	free   bool
 	frozen int // the step until which none of its calls is chosen
@@ -130,6 +131,9 @@ func (c *Client) Dead() bool {
 	defer c.w.mu.Unlock()
 	return c.dead
 }
+
+// Dying reports, in a call, whether the client is never told of it, and makes no other one.
+func (c *Client) Dying() bool { return c.dying || c.Dead() }
 
 // Free calls f. Calls of the client in it are no steps, but made at once.
 func (c *Client) Free(f func()) {
@@ -273,6 +277,7 @@ func (w *World) step() {
 	}
 	switch f {
 	case DiesAfter:
+		p.client.dying = true
 		p.Do(false)
 	case UnknownLate, DiesLate:
 		w.late = append(w.late, p)

@@ -247,7 +247,7 @@ func (s *shard) commitPart(ctx context.Context, p *unit.Page, is unit.Part, e ed
 	k.state, k.exact, k.nonce = p.Meta.State, exact && k.exact, p.Meta.Nonce
 	k.setPart(is, s.rules)
 	k.list.Forget(e.moved)
-	if e.run != nil && k.list.Learn(e.run) != nil {
+	if e.run != nil && k.list.Put(e.run) != nil {
 		k.list.Clear()
 		k.exact = false
 	}

@@ -68,17 +68,20 @@ func (s *shard) mayDivide(ctx context.Context, values []int64) (is bool, err err
 
 // insert makes sure that all values are in the index and returns where. New ones are placed in the order that they are given
 // in. Values that occur twice are put once. Those that are in another part of the index are not put, and have the zero spot.
+// What others have put is decided then, since they may have died, and others not find it.
 func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
-	for conflicts := 0; ; {
+	for conflicts, doubtful := 0, false; ; {
 		var p plan
 		err := s.locate(ctx, true, func() (unlinked []order.Gap, err error) {
-			p, unlinked, err = s.plan(values, spots)
+			p, unlinked, err = s.plan(values, spots, &doubtful)
 			return unlinked, err
 		})
 		switch {
 		case err != nil:
 			return nil, err
+		case p.missing == 0 && doubtful:
+			return spots, s.units.Settle(ctx, s.unit(p.version.Epoch))
 		case p.missing == 0:
 			return spots, nil
 		case p.state == ope.StateSealed:
@@ -103,7 +106,7 @@ func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 			return nil, err
 		}
 		if applied {
-			conflicts = 0
+			conflicts, doubtful = 0, false
 			for i, x := range values {
 				if n, ok := slices.BinarySearchFunc(p.Elements, x, order.Element.CompareValue); ok {
 					spots[i] = spotOf(p.Elements[n], p.version)
@@ -145,8 +148,9 @@ type plan struct {
 }
 
 // plan sets the spots of the values that are in the index, and plans to put the others there. It
-// returns the gaps about which not enough is known for that. It is called with s.mu held.
-func (s *shard) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap, err error) {
+// returns the gaps about which not enough is known for that, and sets doubtful if not all that is there is known to be decided. It
+// is called with s.mu held.
+func (s *shard) plan(values []int64, spots []spot, doubtful *bool) (p plan, unlinked []order.Gap, err error) {
 	k := &s.known
 	// It is cheaper to be conditional on the unit's nonce, as long as that is known to stand for all gaps, than on the place
 	// in each gap being free. Any other client's commit defeats it, but only once in a generation: then k.exact is over.
@@ -160,7 +164,7 @@ func (s *shard) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap
 			continue
 		}
 		if e, ok := k.list.Find(x); ok {
-			spots[i] = spotOf(e, p.version)
+			spots[i], *doubtful = spotOf(e, p.version), *doubtful || k.list.Doubts(x)
 			continue
 		}
 		p.missing++
@@ -539,7 +543,7 @@ func (s *shard) commitMoves(ctx context.Context, w window, nonce ope.Nonce, rel 
 	k.reach(meta.Generation)
 	k.exact = k.exact && !w.beside && k.nonce == w.meta.Nonce
 	k.nonce = meta.Nonce
-	if err := k.list.Learn(run); err != nil {
+	if err := k.list.Put(run); err != nil {
 		k.list.Clear()
 		k.exact = false
 	}

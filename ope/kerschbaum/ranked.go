@@ -118,7 +118,7 @@ type rankedPlace struct {
 
 // remembered returns the place of a value that the client remembers.
 func (r *Ranked) remembered(x int64) (rankedPlace, bool) {
-	at, ok := r.of.shards.at(x).remembered(x)
+	at, ok := r.of.shards.at(x).remembered(x, false)
 	return rankedPlace{there: true, at: &order.Element{Value: x, Rank: at.rank}}, ok
 }
 

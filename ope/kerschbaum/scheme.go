@@ -258,7 +258,7 @@ func (s *Scheme) put(ctx context.Context, x int64) (at spot, err error) {
 	}
 	err = s.at(ctx, x, func(sh *shard) error {
 		var ok bool
-		if at, ok = sh.remembered(x); ok {
+		if at, ok = sh.remembered(x, true); ok {
 			return nil
 		}
 		spots, err := sh.commits.Do(ctx, []int64{x})

@@ -43,7 +43,7 @@ func newShard(of *Scheme, number uint32) *shard {
 		passing: make(chan struct{}, 1),
 		turn:    make(chan struct{}, 1),
 	}
-	s.units = of.index.Shard(number, s.seen)
+	s.units = of.index.Shard(number, s.seen, &s.mu, s.known.list)
 	if s.listSize > 0 {
 		s.known.list.Size = s.listSize
 	}
@@ -55,12 +55,12 @@ func newShard(of *Scheme, number uint32) *shard {
 // errElsewhere says that a value is in another part of the index, as far as the unit knows.
 var errElsewhere = errors.New("the unit has another part of the index")
 
-// remembered returns where a value is that the client remembers.
-func (s *shard) remembered(x int64) (spot, bool) {
+// remembered returns where a value is that the client remembers, if only by what is decided where that is wanted.
+func (s *shard) remembered(x int64, decided bool) (spot, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := s.known.find(x)
-	return spotOf(e, s.known.version()), ok
+	return spotOf(e, s.known.version()), ok && !(decided && s.known.list.Doubts(x))
 }
 
 // spots sets where ascending values are, all at one version, after putting those into the index that are not there.
@@ -90,7 +90,7 @@ func (s *shard) spots(ctx context.Context, values []int64, spots []spot) error {
 	}
 }
 
-// find sets the spots of the values that the client remembers, and returns those of the turns that
+// find sets the spots of the values that the client remembers as decided, and returns those of the turns that
 // have none of the present version. It reports false if the version changes in between.
 func (s *shard) find(values []int64, spots []spot, turns []int) (missing []int, ok bool) {
 	const atOnce = 4096 // so that others need not wait for long
@@ -108,7 +108,7 @@ func (s *shard) find(values []int64, spots []spot, turns []int) (missing []int, 
 			if spots[i].version == version && version.Epoch != 0 {
 				continue
 			}
-			if e, found := s.known.find(values[i]); found {
+			if e, found := s.known.find(values[i]); found && !s.known.list.Doubts(values[i]) {
 				spots[i] = spotOf(e, version)
 			} else {
 				missing = append(missing, i)

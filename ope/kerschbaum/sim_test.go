@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/rangecrypt/rangecrypt/internal/sim"
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/memindex"
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,7 @@ type setting struct {
 	copies              float64 // of a rebalancing: that it is one by an earlier version, which copies the index
 	random              sim.Random
 	harmOnly            bool // only what users can notice is a violation
+	undecided           bool // what a client commits that dies is not decided, and clients die soon
 }
 
 func (s setting) rules() order.Rules {
@@ -72,6 +74,9 @@ var settings = []setting{
 // withFaults adds the faults that every setting has.
 func (s setting) withFaults(r *rand.Rand) setting {
 	s.random = sim.Random{Crash: 0.01, Unknown: 0.03, Freeze: 0.02, Frozen: []int{50, 500, 5000}[r.IntN(3)], Burst: []float64{0, 0.5, 0.9}[r.IntN(3)]}
+	if s.undecided {
+		s.random.Crash = 0.2
+	}
 	return s
 }
 
@@ -84,6 +89,9 @@ func simulate(t *testing.T, s setting, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s = s.withFaults(r)
 	w := newWorld(s)
+	if s.undecided || seed/uint64(len(settings))%2 == 1 {
+		w.replicas.random, w.replicas.before = rand.New(rand.NewPCG(seed, 9)), make(map[ope.Unit]ope.Index)
+	}
 	s.random.R = r
 	w.Choose, w.Faults = &s.random, true
 	w.Died = func(c *sim.Client) { w.start(s.workers, w.clients[c.ID].todo) }
@@ -139,6 +147,18 @@ func TestSimulation(t *testing.T) {
 	if runs >= 72 && *simSetting == "" { // fewer may lack something
 		require.Empty(t, total.Missing(counted...), "the simulation meets too little to prove anything")
 	}
+}
+
+// A few values, which several clients encrypt, and ask ranges for. So what a client has put that dies is encrypted by others, and
+// nobody commits to the index any more before it is asked for.
+func TestSimulationOfUndecidedValues(t *testing.T) {
+	total := make(sim.Counts)
+	for seed := range uint64(150) {
+		w := simulate(t, setting{name: "undecided", undecided: true, bits: 128, most: 200, span: 5, clients: 3, workers: 1, ops: 12, page: 8, chunk: 8, probes: 3}, seed)
+		require.Empty(t, w.Bad(), "seed %d\n%s", seed, w.Story())
+		total.Add(w.Counts())
+	}
+	require.Empty(t, total.Missing("undecided commits", "decisions", "Range"))
 }
 
 // Equal seeds give equal runs; otherwise a failure could not be looked into.

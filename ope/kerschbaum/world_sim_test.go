@@ -19,6 +19,8 @@ type world struct {
 	setting setting
 	clients []*client
 
+	replicas replicas
+
 	mu    sync.Mutex // guards what follows
 	index ope.Index
 	checker
@@ -29,7 +31,7 @@ var counted = []string{
 	"steps", "commits", "refused commits", "late commits: applied", "late commits: refused", "freezes",
 	"fails", "unknown, lost", "unknown, done", "unknown, late", "dies before", "dies after", "dies, late",
 	"relabellings", "passes", "Encrypt", "EncryptBatch", "Range", "Check", "Decrypt", "Decrypt: stale", "Intervals",
-	"Rebalance", "Intervals of ranks",
+	"Rebalance", "Intervals of ranks", "undecided commits", "decisions",
 }
 
 // A client is a process: a scheme with its cache, and goroutines that use it. It implements [ope.Index] for its
@@ -46,7 +48,7 @@ var _ ope.Index = (*client)(nil)
 func (c *client) Read(_ context.Context, unit ope.Unit, from, to []byte, limit int) (view ope.View, err error) {
 	what := fmt.Sprintf("read %s [%s,%s) %d", unitName(unit), keyName(from), keyName(to), limit)
 	err = c.Call(sim.Call{Kind: sim.Read, On: string(unit), What: what, Do: func(bool) (err error) {
-		view, err = c.w.index.Read(context.Background(), unit, from, to, limit)
+		view, err = c.indexOf(unit).Read(context.Background(), unit, from, to, limit)
 		return err
 	}})
 	return view, err
@@ -61,7 +63,7 @@ func (c *client) Commit(_ context.Context, unit ope.Unit, cond ope.Condition, ch
 			made = true
 			return nil
 		}
-		made, err = c.w.index.Commit(context.Background(), unit, cond, change)
+		made, err = c.decidesBy(unit, func() (bool, error) { return c.w.index.Commit(context.Background(), unit, cond, change) })
 		c.w.committed(unit, made, err)
 		switch {
 		case late && made:
@@ -87,7 +89,7 @@ type program func(worker int) operation
 // start lets a new client begin, with so many goroutines.
 func (w *world) start(workers int, todo program) *client {
 	c := &client{Client: w.Client(), w: w, todo: todo}
-	c.scheme = w.newScheme(c)
+	c.scheme = w.newScheme(c.asIndex())
 	w.clients = append(w.clients, c)
 	for worker := range workers {
 		w.Go(func() {

@@ -1104,6 +1104,7 @@ func TestRefusedIndexLeavesNoColumn(t *testing.T) {
 func TestMutationsAsOf(t *testing.T) {
 	f := openFamily(t, open(t, keyspace(t)), orderedSpec)
 	require.True(t, driver.Describe(f.db).Backdates)
+	require.True(t, driver.Describe(f.db).Undecided)
 	ctx, before := t.Context(), time.Now().Add(-time.Hour)
 	cells := func(value string) []driver.Cell {
 		return []driver.Cell{{Qualifier: []byte("q"), Value: []byte(value)}, {Qualifier: []byte("r"), Value: []byte(value)}}

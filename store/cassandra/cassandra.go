@@ -250,7 +250,7 @@ func OlderThan(session *gocql.Session, major, minor int) string {
 
 // Describe implements [driver.Describer].
 func (db *DB) Describe() driver.Description {
-	return driver.Description{System: "cassandra", Namespace: db.keyspace, Backdates: true}
+	return driver.Description{System: "cassandra", Namespace: db.keyspace, Backdates: true, Undecided: true}
 }
 
 // Close implements [driver.DB]. Where the connections were lost just before, gocql may wait for itself. Then Close

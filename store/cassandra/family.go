@@ -105,6 +105,9 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("cassandra: get: %w", pause.Ended(ctx))
 	}
+	if cells.Decided {
+		f.doubt.Add(row) // as if a change of this client might not be decided
+	}
 	read := f.get
 	if cells.Head {
 		read = f.getWithHead

@@ -223,6 +223,7 @@ type Description struct {
 	System    string // product, as OpenTelemetry's attribute db.system.name has it
 	Namespace string // keyspace or name space, as db.namespace has it; empty where there is none
 	Backdates bool   // whether Mutation.AsOf counts
+	Undecided bool   // whether Slice.Decided counts
 }
 
 // Describe returns what db says of itself. That is nothing unless it is a [Describer].
@@ -324,6 +325,11 @@ type Slice struct {
 
 	// Stamps fills the Stamp of each cell that is read.
 	Stamps bool
+
+	// Decided, for Get, has the database decide first what earlier reads of the row may have shown of it: CheckAndPut and Commit of
+	// others that nobody was told of. From then on, every read sees those. Databases whose [Description] does not say Undecided show
+	// only what every later read sees, and ignore it.
+	Decided bool
 
 	// Indexes are those of which the cell with the empty qualifier gets its values, if that is read from a family of an
 	// [Indexer] with LayoutOrdered.

@@ -85,7 +85,25 @@ func OpenFamily(ctx context.Context, db driver.DB, family string, existing bool)
 	if err != nil {
 		return nil, fmt.Errorf("index: open: %w", err)
 	}
+	if driver.Describe(db).Undecided {
+		return undecided{over(f)}, nil
+	}
 	return over(f), nil
+}
+
+// undecided is an index on a database whose reads may show what is not decided.
+type undecided struct{ *index }
+
+// Decide implements [ope.Decider].
+func (x undecided) Decide(ctx context.Context, unit ope.Unit) error {
+	row, err := unitRow(unit)
+	if err == nil {
+		_, err = x.family.Get(ctx, row, driver.Slice{Only: [][]byte{MetaQualifier}, Decided: true})
+	}
+	if err != nil {
+		return fmt.Errorf("index: decide: %w", err)
+	}
+	return nil
 }
 
 func over(f driver.Family) *index {

@@ -424,3 +424,49 @@ func TestIndexInserts(t *testing.T) {
 		require.Len(t, view.Records, clients*each)
 	})
 }
+
+// undecidedDB is a database whose reads may show what is not decided. It keeps what it was asked to decide.
+type undecidedDB struct {
+	driver.DB
+	decided *[]string
+}
+
+type undecidedFamily struct {
+	driver.Committer
+	decided *[]string
+}
+
+func (undecidedDB) Describe() driver.Description { return driver.Description{Undecided: true} }
+
+func (d undecidedDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := d.DB.Family(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return undecidedFamily{f.(driver.Committer), d.decided}, nil
+}
+
+func (f undecidedFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+	if s.Decided {
+		*f.decided = append(*f.decided, string(row))
+	}
+	return f.Committer.Get(ctx, row, s)
+}
+
+func TestDecide(t *testing.T) {
+	ctx := t.Context()
+	plain, err := Open(ctx, drivertest.NewMemory(), "plain")
+	require.NoError(t, err)
+	_, decides := plain.(ope.Decider)
+	require.False(t, decides, "it shows only what is decided")
+
+	var decided []string
+	x, err := Open(ctx, undecidedDB{drivertest.NewMemory(), &decided}, "undecided")
+	require.NoError(t, err)
+	_, err = x.Read(ctx, "unit", nil, nil, 1)
+	require.NoError(t, err)
+	require.Empty(t, decided)
+	require.NoError(t, x.(ope.Decider).Decide(ctx, "unit"))
+	require.Equal(t, []string{"uunit"}, decided)
+	require.Error(t, x.(ope.Decider).Decide(ctx, ope.Unit(strings.Repeat("u", 65))))
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,7 +31,7 @@ func worldOf(t *testing.T, rules order.Rules) *world {
 	w := &world{t: t, index: opetest.NewIndex()}
 	key := ope.GenerateKey()
 	units := unitio.New(w.index, &unit.Codec{Name: "column", ID: "test", Key: key, Rules: rules, Domain: ope.Int64})
-	w.shard = units.Shard(0, func(uint64, []byte) (ope.Meta, bool, bool) { return ope.Meta{}, false, false })
+	w.shard = units.Shard(0, func(uint64, []byte) (ope.Meta, bool, bool) { return ope.Meta{}, false, false }, new(sync.Mutex), order.NewList(rules, 0))
 	w.checker = Checker{
 		Domain: ope.Int64, Rules: rules, Page: 4,
 		Units: func(uint32, uint64) *unitio.Shard { return w.shard },

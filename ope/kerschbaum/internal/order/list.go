@@ -22,6 +22,7 @@ type List struct {
 	chunks []chunkRef
 	finger position // of an entry that is looked at first; it may be anywhere in the list or beyond
 	hand   int      // of the clock that evicts
+	marks
 }
 
 const (
@@ -49,16 +50,17 @@ type piece struct {
 	ranks   []Rank
 }
 
-// An entry is an element without its value and rank, and its link, in 32 bytes.
+// An entry is an element without its value and rank, its link, and when it was learnt, in 32 bytes.
 type entry struct {
 	label           Label
 	depth, run, alt uint32
+	learnt          uint16
 	dir             int8
 	linked          bool
 }
 
-func newEntry(e Element, linked bool) entry {
-	return entry{e.Label, e.Shape.Depth, e.Shape.Run, e.Shape.Alt, e.Shape.Dir, linked}
+func newEntry(e Element, linked bool, learnt uint16) entry {
+	return entry{e.Label, e.Shape.Depth, e.Shape.Run, e.Shape.Alt, learnt, e.Shape.Dir, linked}
 }
 
 func (s piece) element(i int) Element {
@@ -111,12 +113,12 @@ func newPiece(size int, ranked bool) piece {
 }
 
 // between returns elements as entries, between two pieces.
-func (l *List) between(below piece, elements []Element, above piece, linked func(i int) bool) (s piece) {
+func (l *List) between(below piece, elements []Element, above piece, linked func(i int) bool, learnt func(i int) uint16) (s piece) {
 	s = newPiece(len(below.entries)+len(elements)+len(above.entries), l.rules.RankBits > 0)
 	s.add(below)
 	for i, e := range elements {
 		s.values = append(s.values, e.Value)
-		s.entries = append(s.entries, newEntry(e, linked(i)))
+		s.entries = append(s.entries, newEntry(e, linked(i), learnt(i)))
 		if s.ranks != nil {
 			s.ranks = append(s.ranks, e.Rank)
 		}
@@ -157,7 +159,7 @@ func (l *List) SetLimit(limit int) {
 }
 
 // Clear forgets everything.
-func (l *List) Clear() { *l = List{rules: l.rules, limit: l.limit, Size: l.Size} }
+func (l *List) Clear() { *l = List{rules: l.rules, limit: l.limit, Size: l.Size, marks: l.marks} }
 
 // A position is that of an entry, or of the low end: chunk -1, index 0. That after the last entry
 // of a chunk is the first of the next, or chunk len(chunks).
@@ -309,7 +311,7 @@ func (l *List) Bottom(n int) ([]Element, bool) {
 	return out, true
 }
 
-// Insert adds an element that was put into the index between its neighbours here: where they were
+// Insert adds an element that this client has put into the index between its neighbours here: where they were
 // linked, both are linked to it. An element that is there already is left as it is. One that is
 // out of order is ErrCorrupt and not inserted.
 func (l *List) Insert(e Element) error {
@@ -323,7 +325,7 @@ func (l *List) Insert(e Element) error {
 		return fmt.Errorf("%w: an element is out of order", ErrCorrupt)
 	}
 	linked := *l.link(p)
-	n := l.between(piece{}, []Element{e}, piece{}, func(int) bool { return linked })
+	n := l.between(piece{}, []Element{e}, piece{}, func(int) bool { return linked }, decided)
 	switch {
 	case len(l.chunks) == 0:
 		l.replace(0, 0, n)
@@ -460,8 +462,15 @@ func (l *List) ForgetAll(all []Moved, front Label, most int) (g Gap, limit int) 
 	return g, limit
 }
 
-// Learn takes note of a run of neighbours of the index, as read at one instant or as written by a
-// relabelling: ascending, the ends of the index among them where the run reaches these. What was
+// Put is Learn for a run as this client has written it, and as it is decided.
+func (l *List) Put(run []Element) error {
+	now := l.now
+	l.now = 0
+	defer func() { l.now = now }()
+	return l.Learn(run)
+}
+
+// Learn takes note of a run of neighbours of the index, as read at one instant: ascending, the ends of the index among them where the run reaches these. What was
 // known from its first to its last label is replaced. A run that is out of order in itself or with
 // what is around it is ErrCorrupt, and not learnt: either the index is corrupt, or the list is of
 // another generation of it.
@@ -528,6 +537,6 @@ func (l *List) Learn(run []Element) error {
 	if after.chunk < to {
 		above = l.chunks[after.chunk].part(after.index, len(l.chunks[after.chunk].entries))
 	}
-	l.replace(from, to, l.between(below, inner, above, func(i int) bool { return i < len(inner)-1 || linkedLast }))
+	l.replace(from, to, l.between(below, inner, above, func(i int) bool { return i < len(inner)-1 || linkedLast }, l.learnt(inner, l.next(before))))
 	return nil
 }

@@ -3,6 +3,7 @@ package reencrypt
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,7 +37,7 @@ type counter struct{ begun, copied, ended int }
 func (n *counter) copier(index ope.Index, key ope.Key) *Copier {
 	codec := &unit.Codec{Name: "column", ID: "test", Key: key, Rules: order.DefaultRules(), Domain: ope.Int64}
 	return &Copier{
-		Shard: unitio.New(index, codec).Shard(0, func(uint64, []byte) (ope.Meta, bool, bool) { return ope.Meta{}, false, false }),
+		Shard: unitio.New(index, codec).Shard(0, func(uint64, []byte) (ope.Meta, bool, bool) { return ope.Meta{}, false, false }, new(sync.Mutex), order.NewList(codec.Rules, 0)),
 		Rules: codec.Rules, Chunk: 4, Page: 3,
 		Begun:  func() { n.begun++ },
 		Copied: func(values int) { n.copied += values },

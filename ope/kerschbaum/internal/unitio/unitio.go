@@ -22,15 +22,21 @@ type Shard struct {
 	*Index
 	Number uint32
 	seen   func(epoch uint64, key []byte) (least ope.Meta, met, has bool)
+	mu     sync.Locker // guards the list
+	list   *order.List // what the client knows of the epoch that it has met
 
 	unitsMu sync.Mutex
 	units   map[uint64]*unit.Unit
 }
 
 // Shard returns the units of a shard. Of each epoch, seen returns the state and the generation that the client has met, if it
-// has met any, and whether it knows an element at a key in that generation. What is read later is not before these.
-func (x *Index) Shard(number uint32, seen func(epoch uint64, key []byte) (least ope.Meta, met, has bool)) *Shard {
-	return &Shard{Index: x, Number: number, seen: seen, units: map[uint64]*unit.Unit{}}
+// has met any, and whether it knows an element at a key in that generation. What is read later is not before these. The list is of
+// the latest of these epochs, and mu guards it. It gets to know what is decided.
+func (x *Index) Shard(number uint32, seen func(epoch uint64, key []byte) (least ope.Meta, met, has bool), mu sync.Locker, list *order.List) *Shard {
+	if _, is := x.index.(ope.Decider); is {
+		list.Doubt()
+	}
+	return &Shard{Index: x, Number: number, seen: seen, mu: mu, list: list, units: map[uint64]*unit.Unit{}}
 }
 
 // Unit returns an epoch.
@@ -144,10 +150,41 @@ func (s *Shard) Decide(ctx context.Context, u *unit.Unit, is ope.Meta) (bool, er
 	return s.Commit(ctx, u, ope.Condition{State: is.State, Generation: is.Generation, Nonce: &is.Nonce}, ope.Change{Meta: is})
 }
 
+// Settle has decided, for all clients, what was read of a unit before. It changes nothing.
+func (s *Shard) Settle(ctx context.Context, u *unit.Unit) error {
+	d, is := s.index.(ope.Decider)
+	if !is {
+		return nil
+	}
+	decided := s.mark(u)
+	s.count(func(n *Stats) { n.Reads++; n.RoundTrips++ })
+	if err := d.Decide(ctx, u.Name); err != nil {
+		return fmt.Errorf("unit %q: %w", u.Name, err)
+	}
+	decided()
+	return nil
+}
+
+// mark returns what takes note that all that is known of a unit by now is decided.
+func (s *Shard) mark(u *unit.Unit) (decided func()) {
+	s.mu.Lock()
+	mark := s.list.Mark()
+	s.mu.Unlock()
+	if _, met, _ := s.seen(u.Epoch, nil); !met {
+		return func() {} // the list is of another epoch
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.list.Decided(mark)
+	}
+}
+
 // Commit makes a change. A commit of unknown outcome is reported as not applied: the caller reads
 // on in any case, and finds what it did itself as it finds what others did.
 func (s *Shard) Commit(ctx context.Context, u *unit.Unit, cond ope.Condition, change ope.Change) (bool, error) {
 	s.count(func(n *Stats) { n.Commits++; n.RoundTrips++ })
+	decided := s.mark(u)
 	applied, err := s.index.Commit(ctx, u.Name, cond, change)
 	if errors.Is(err, ope.ErrUnknownOutcome) && ctx.Err() == nil {
 		s.count(func(n *Stats) { n.Unknown++ })
@@ -156,6 +193,7 @@ func (s *Shard) Commit(ctx context.Context, u *unit.Unit, cond ope.Condition, ch
 	if err != nil {
 		return false, fmt.Errorf("commit to unit %q: %w", u.Name, err)
 	}
+	decided()
 	if !applied {
 		s.count(func(n *Stats) { n.Conflicts++ })
 	}

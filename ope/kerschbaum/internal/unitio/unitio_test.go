@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,7 @@ func newShard(index ope.Index) *Shard {
 	codec := &unit.Codec{Name: "column", ID: "test", Key: ope.GenerateKey(), Rules: order.DefaultRules(), Domain: ope.Int64}
 	return New(index, codec).Shard(0, func(epoch uint64, _ []byte) (ope.Meta, bool, bool) {
 		return ope.Meta{State: ope.StateOpen, Generation: 2}, epoch == 1, false
-	})
+	}, new(sync.Mutex), order.NewList(codec.Rules, 0))
 }
 
 // open opens a unit of no values in a generation, and returns what it is then.
