@@ -11,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/reads"
 )
 
 // commonTurn is how many values are encrypted before other callers take their turn.
@@ -96,7 +97,7 @@ type job struct {
 // Ciphertexts are drawn in the order of units, so that the same coins give the same, however long requests take.
 func (s *Indexed) round(ctx context.Context, left *[]uint64, given, done map[uint64]u192) (bool, error) {
 	jobs := s.jobs(left, done)
-	s.together(len(jobs), func(i int) bool {
+	reads.Together(len(jobs), s.parallel, func(i int) bool {
 		jobs[i].err = s.locate(ctx, jobs[i])
 		return true
 	})
@@ -105,7 +106,7 @@ func (s *Indexed) round(ctx context.Context, left *[]uint64, given, done map[uin
 			j.plan, j.err = s.plan(j.u, j.lot, given)
 		}
 	}
-	s.together(len(jobs), func(i int) bool {
+	reads.Together(len(jobs), s.parallel, func(i int) bool {
 		j := jobs[i]
 		j.done, j.err = s.finish(ctx, j)
 		return true

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
-	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/internal/reads"
@@ -234,24 +233,18 @@ func probes(low, high u192, n int) []u192 {
 
 // read reads all pages, and the header of a unit if one is given, together.
 func (s *Indexed) read(ctx context.Context, pages []*page, head *unit) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	jobs := make([]func() error, 0, len(pages)+1)
+	jobs := make([]func(context.Context) error, 0, len(pages)+1)
 	for _, pg := range pages {
-		jobs = append(jobs, func() (err error) {
-			limit := pg.limit
-			if pg.from.isZero() {
-				limit += 8 * mostListings // they come with the lowest ciphertext of all
+		jobs = append(jobs, func(ctx context.Context) error {
+			err := s.readPage(ctx, pg)
+			if err == nil && s.contradicts(pg) && pg.unit.decides(ctx, &err) {
+				err = s.readPage(ctx, pg)
 			}
-			pg.view, err = s.index.Read(ctx, pg.unit.name, s.bytes(pg.from), append(s.bytes(pg.to), 0), limit)
-			if err != nil {
-				return pg.unit.fail("read", err)
-			}
-			return nil
+			return err
 		})
 	}
 	if head != nil {
-		jobs = append(jobs, func() error {
+		jobs = append(jobs, func(ctx context.Context) error {
 			h, err := head.readHeader(ctx)
 			if err == nil {
 				err = head.check(h.meta)
@@ -270,35 +263,38 @@ func (s *Indexed) read(ctx context.Context, pages []*page, head *unit) error {
 	s.stats.Trips += (len(jobs) + s.parallel - 1) / s.parallel
 	s.stats.Reads += len(jobs)
 	s.mu.Unlock()
-	failures := make([]error, len(jobs))
-	s.together(len(jobs), func(i int) bool {
-		if failures[i] = jobs[i](); failures[i] != nil {
-			cancel() // the others are of no use
-		}
-		return failures[i] == nil
-	})
-	// The error that cancelled the others says more than theirs.
-	var first error
-	for _, err := range failures {
-		if err != nil && (first == nil || errors.Is(first, context.Canceled)) {
-			first = err
-		}
-	}
-	return first
+	return reads.All(ctx, s.parallel, jobs)
 }
 
-// together does n things, as many at a time as requests may be. Who does one, and reports false, does no other.
-func (s *Indexed) together(n int, do func(i int) bool) {
-	var next atomic.Int64
-	work := func() {
-		for i := int(next.Add(1)) - 1; i < n && do(i); i = int(next.Add(1)) - 1 {
-		}
+func (s *Indexed) readPage(ctx context.Context, pg *page) (err error) {
+	limit := pg.limit
+	if pg.from.isZero() {
+		limit += 8 * mostListings // they come with the lowest ciphertext of all
 	}
-	workers := max(1, min(s.parallel, n))
-	_ = reads.Parallel(workers, workers, func(int) error {
-		work()
-		return nil
-	})
+	if pg.view, err = s.index.Read(ctx, pg.unit.name, s.bytes(pg.from), append(s.bytes(pg.to), 0), limit); err != nil {
+		err = pg.unit.fail("read", err)
+	}
+	return err
+}
+
+// contradicts reports whether a page lacks an end that is known, or its unit is not what it was.
+func (s *Indexed) contradicts(pg *page) bool {
+	v, e := pg.view, (*elsewhere)(nil)
+	if err := pg.unit.check(v.Meta); err != nil {
+		return !errors.As(err, &e)
+	}
+	n := len(v.Records)
+	return pg.first != nil && (n == 0 || !bytes.Equal(v.Records[0].Key, s.bytes(pg.from))) ||
+		!v.More && (n == 0 || !bytes.Equal(v.Records[n-1].Key, s.bytes(pg.to)))
+}
+
+// decides has decided what was read of a unit, where a later read may miss it. Else, or if that fails, it reports false.
+func (u *unit) decides(ctx context.Context, err *error) bool {
+	d, is := u.s.index.(ope.Decider)
+	if is {
+		*err = d.Decide(ctx, u.name)
+	}
+	return is && *err == nil
 }
 
 // learn returns the pairs of a page, after it has remembered them.

@@ -2,6 +2,7 @@ package wozniak
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -326,15 +327,18 @@ func (u *unit) wasOpen() bool {
 
 // stayed looks again whether a unit is absent that was open, and returns an error if it is.
 func (u *unit) stayed(ctx context.Context) error {
-	u.s.tripped(1)
-	v, err := u.s.index.Read(ctx, u.name, headerKey, []byte{0, 0}, 1)
-	if err != nil {
-		return u.fail("read", err)
+	for again := false; ; again = true {
+		u.s.tripped(1)
+		v, err := u.s.index.Read(ctx, u.name, headerKey, []byte{0, 0}, 1)
+		switch {
+		case err != nil:
+			return u.fail("read", err)
+		case v.Meta.State > ope.StateAbsent:
+			return nil
+		case again || !u.decides(ctx, &err):
+			return cmp.Or(err, u.gone())
+		}
 	}
-	if v.Meta.State == ope.StateAbsent {
-		return u.gone()
-	}
-	return nil
 }
 
 // instead takes note of why a unit does not have what was asked for. It returns what stands for the unit, or nil if that is to be
