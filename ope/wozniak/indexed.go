@@ -320,11 +320,8 @@ func (s *Indexed) find(ctx context.Context, c ope.Ciphertext) (pair, error) {
 		if err != nil {
 			return pair{}, err
 		}
-		if before != nil {
-			u = before
-		}
 		s.mu.RLock()
-		u = u.leafOf(fromBytes(c))
+		u = cmp.Or(before, u).leafOf(fromBytes(c))
 		s.mu.RUnlock()
 	}
 }

@@ -212,8 +212,7 @@ func (s *Indexed) finish(ctx context.Context, j *job) (bool, error) {
 	return true, nil
 }
 
-// openUnit draws the ciphertexts of the ends of the domain and opens the root with them, unless
-// another client does.
+// openUnit draws the ciphertexts of the ends of the domain and opens the root with them, unless another client does.
 func (s *Indexed) openUnit(ctx context.Context) (bool, error) {
 	cmin, cmax, err := s.drawEnds()
 	if err != nil {

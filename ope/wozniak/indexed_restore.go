@@ -145,9 +145,11 @@ func (s *Indexed) seal(ctx context.Context, u *unit, fault func(error), yield fu
 	err = u.attach(h.parts)
 	s.mu.Unlock()
 	for _, p := range u.parts {
-		if err == nil {
-			err = s.seal(ctx, p, fault, yield)
+		if errors.Is(err, ope.ErrIndex) {
+			fault(err)
+			err = nil
 		}
+		err = cmp.Or(err, s.seal(ctx, p, fault, yield)) // whatever is wrong with one, the others are to be sealed
 	}
 	return err
 }
@@ -162,16 +164,16 @@ func (s *Indexed) setEnds(u *unit, h header) error {
 	return s.putAll(h.ends[:])
 }
 
-// close seals a unit, unless it is sealed. One that is open may be divided meanwhile. It reports whether it has sealed one that
-// was never opened.
+// close seals a unit, unless it is sealed. One that is open may be divided meanwhile. It reports whether that was never opened.
 func (s *Indexed) close(ctx context.Context, u *unit) (never bool, err error) {
 	for attempt := 0; ; attempt++ {
-		v, err := s.index.Read(ctx, u.name, headerKey, []byte{0, 0}, 1)
+		v, err := s.index.Read(ctx, u.name, headerKey, nil, 1)
 		if err != nil {
 			return false, u.fail("read", err)
 		}
 		if v.Meta.State == ope.StateSealed || v.Meta.State == ope.StateRetired {
-			return false, nil
+			_ = u.decides(ctx, &err) // or what is read later might be from before
+			return v.Meta.State == ope.StateSealed && v.Meta.Generation == 0 && len(v.Records) == 0, err
 		}
 		cond := ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}
 		applied, err := s.index.Commit(ctx, u.name, cond, ope.Change{Meta: ope.Meta{State: ope.StateSealed, Nonce: newNonce()}})

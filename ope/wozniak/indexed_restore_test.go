@@ -3,8 +3,10 @@ package wozniak
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -151,11 +153,59 @@ func TestIndexedSeal(t *testing.T) {
 			}
 		}
 		never := opetest.NewIndex()
-		pairs, sound, err := newIndexed(t, never, ope.Int16, &IndexedOptions{TargetsOnly: true}).Seal(bg)
-		require.NoError(t, err)
-		require.True(t, sound)
-		require.Empty(t, pairs)
+		for _, x := range []ope.Index{&forgetful{Index: never}, never} {
+			pairs, sound, err := newIndexed(t, x, ope.Int16, &IndexedOptions{TargetsOnly: true}).Seal(bg)
+			require.NoError(t, err)
+			require.True(t, sound)
+			require.Empty(t, pairs)
+		}
 		_, err = newIndexed(t, never, ope.Int16, &IndexedOptions{TargetsOnly: true}).Encrypt(bg, 1)
 		require.ErrorIs(t, err, ope.ErrIndex)
+	}
+}
+
+// A forgetful index does not say what became of its first commit.
+type forgetful struct {
+	ope.Index
+	once sync.Once
+}
+
+func (x *forgetful) Commit(ctx context.Context, u ope.Unit, cond ope.Condition, change ope.Change) (applied bool, err error) {
+	applied, err = x.Index.Commit(ctx, u, cond, change)
+	x.once.Do(func() { applied, err = false, ope.ErrUnknownOutcome })
+	return applied, err
+}
+
+// A damagedUnit is an index that cannot read the records of a unit.
+type damagedUnit struct {
+	ope.Index
+	unit ope.Unit
+}
+
+var errDamaged = errors.New("damaged")
+
+func (x damagedUnit) Read(ctx context.Context, u ope.Unit, from, to []byte, limit int) (ope.View, error) {
+	if u == x.unit && limit > 1 {
+		return ope.View{}, errDamaged
+	}
+	return x.Index.Read(ctx, u, from, to, limit)
+}
+
+// All parts of an index are sealed, whatever is wrong with one.
+func TestSealGoesOn(t *testing.T) {
+	ix := opetest.NewIndex()
+	opts := &IndexedOptions{TargetsOnly: true, UnitValues: 64}
+	s := newIndexed(t, ix, ope.Int32, opts)
+	for i := range int64(100) {
+		_, err := s.Encrypt(bg, i*100)
+		require.NoError(t, err)
+	}
+	damaged := s.root.parts[3]
+	_, _, err := newIndexed(t, damagedUnit{ix, damaged.name}, ope.Int32, opts).Seal(bg)
+	require.ErrorIs(t, err, errDamaged)
+	for _, p := range s.root.parts {
+		view, err := ix.Read(bg, p.name, nil, nil, 1)
+		require.NoError(t, err)
+		require.Equal(t, ope.StateSealed, view.Meta.State)
 	}
 }
