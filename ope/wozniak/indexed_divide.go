@@ -60,10 +60,7 @@ func (s *Indexed) divide(ctx context.Context, u *unit) (bool, error) {
 // if others have changed the unit meanwhile.
 func (s *Indexed) cut(ctx context.Context, u *unit) ([]part, ope.Nonce, error) {
 	s.tripped(1)
-	h, err := u.readHeader(ctx)
-	if err == nil {
-		err = u.check(h.meta)
-	}
+	h, err := u.present(ctx)
 	if err != nil || u.full(h.count) == nil {
 		return nil, h.meta.Nonce, notElsewhere(err)
 	}
@@ -100,7 +97,7 @@ func (s *Indexed) walk(ctx context.Context, u *unit, yield func([]pair, ope.View
 		if len(from) != s.size() {
 			return ope.View{}, u.noCiphertext(from)
 		}
-		pg := &page{unit: u, from: fromBytes(from), to: fromBytes(to), limit: s.ahead}
+		pg := &page{unit: u, from: fromBytes(from), to: fromBytes(to), limit: s.ahead, first: &pair{c: fromBytes(from)}}
 		err := s.read(ctx, []*page{pg}, nil)
 		return pg.view, err
 	})

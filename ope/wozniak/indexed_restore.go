@@ -27,8 +27,7 @@ type Pair struct {
 // those before. A pair that contradicts the unit, it does not take.
 //
 // Others may restore the same pairs at the same time, and a call that was interrupted is made again.
-// Nobody should encrypt new values before all pairs are there: a ciphertext that is drawn earlier
-// may be in their way.
+// Nobody should encrypt new values before all pairs are there: a ciphertext that is drawn earlier may be in their way.
 func (s *Indexed) Restore(ctx context.Context, pairs []Pair, further ...[]Pair) (left []Pair, err error) {
 	if err := made(s.id); err != nil {
 		return nil, err
@@ -90,8 +89,7 @@ func agreeing(ps, chosen []pair) []pair {
 
 // Seal ends an index for good: no client puts a pair into any of its units any more, or opens one that was never opened. It
 // returns the pairs that the index has, and whether it is such as clients leave it. So another one can be
-// filled with all pairs that may be in use, also those of clients that are yet to store theirs. It may be
-// called again.
+// filled with all pairs that may be in use, also those of clients that are yet to store theirs. It may be called again.
 func (s *Indexed) Seal(ctx context.Context) (pairs []Pair, sound bool, err error) {
 	if err = made(s.id); err != nil {
 		return nil, false, err
@@ -223,8 +221,7 @@ func (p pair) leavesRoom(high pair) bool {
 func (s *Indexed) highest() u192 { return ones(s.bits) }
 
 // consistent returns, in order, as many of the pairs as can be in one order-preserving function, each
-// value once: a longest run in which neither plaintexts nor the numbers of ciphertexts that are left
-// over go down.
+// value once: a longest run in which neither plaintexts nor the numbers of ciphertexts that are left over go down.
 func (s *Indexed) consistent(all []pair) []pair {
 	span := s.domain.Span()
 	ps := slices.DeleteFunc(slices.Clone(all), func(p pair) bool {

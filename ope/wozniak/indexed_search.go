@@ -166,7 +166,7 @@ func (s *Indexed) readAhead(ctx context.Context, u *unit, n int) (done bool, err
 		if len(from) != s.size() {
 			return ope.View{}, u.noCiphertext(from)
 		}
-		pg := &page{unit: u, from: fromBytes(from), to: to, limit: s.ahead}
+		pg := &page{unit: u, from: fromBytes(from), to: to, limit: s.ahead, first: &pair{c: fromBytes(from)}}
 		err := s.read(ctx, []*page{pg}, head)
 		head = nil // the next page is read later
 		return pg.view, err
@@ -245,10 +245,7 @@ func (s *Indexed) read(ctx context.Context, pages []*page, head *unit) error {
 	}
 	if head != nil {
 		jobs = append(jobs, func(ctx context.Context) error {
-			h, err := head.readHeader(ctx)
-			if err == nil {
-				err = head.check(h.meta)
-			}
+			h, err := head.present(ctx)
 			if err != nil {
 				return err
 			}

@@ -38,6 +38,10 @@ type world struct {
 	limit  int
 	fanOut int
 
+	replicas *rand.Rand                   // not nil: what clients commit that die is not decided, as on Cassandra
+	before   map[ope.Unit]*memindex.Index // such a unit, as some reads show it
+	missed   int                          // reads that did
+
 	mu      sync.Mutex
 	records map[string]uint64 // by unit and key
 	units   map[ope.Unit]simUnit
@@ -55,16 +59,80 @@ type simIndex struct {
 
 func (ix simIndex) Read(_ context.Context, unit ope.Unit, from, to []byte, limit int) (view ope.View, err error) {
 	err = ix.Call(sim.Call{Kind: sim.Read, What: fmt.Sprintf("read %s [%x,%x) %d", unit, from, to, limit), Do: func(bool) (err error) {
-		view, err = ix.w.index.Read(context.Background(), unit, from, to, limit)
+		view, err = ix.w.indexOf(unit).Read(context.Background(), unit, from, to, limit)
 		return err
 	}})
 	return view, err
 }
 
+// undecidedSim is a simIndex whose reads may miss what is not decided.
+type undecidedSim struct{ simIndex }
+
+func (ix undecidedSim) Decide(_ context.Context, unit ope.Unit) error {
+	return ix.Call(sim.Call{Kind: sim.Read, What: fmt.Sprintf("decide %s", unit), Do: func(bool) error {
+		ix.w.decide(unit)
+		ix.w.Count("decisions")
+		return nil
+	}})
+}
+
+// indexFor returns the index as a client sees it.
+func (w *world) indexFor(c *sim.Client) ope.Index {
+	if w.replicas != nil {
+		return undecidedSim{simIndex{c, w}}
+	}
+	return simIndex{c, w}
+}
+
+func (w *world) indexOf(unit ope.Unit) ope.Index {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if before := w.before[unit]; before != nil && w.replicas.IntN(2) == 0 {
+		w.missed++
+		return before
+	}
+	return w.index
+}
+
+func (w *world) decide(unit ope.Unit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.before, unit)
+}
+
+func (w *world) misses() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.missed
+}
+
+// commit makes a commit. What was not decided before it is decided.
+func (w *world) commit(c *sim.Client, unit ope.Unit, cond ope.Condition, change ope.Change) (bool, error) {
+	w.decide(unit)
+	before := memindex.New()
+	if w.replicas != nil && c.Dying() {
+		view, err := w.index.Read(bg, unit, nil, nil, 0)
+		if err == nil {
+			_, err = before.Commit(bg, unit, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta})
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	applied, err := w.index.Commit(bg, unit, cond, change)
+	if w.replicas != nil && c.Dying() && applied {
+		w.mu.Lock()
+		w.before[unit] = before
+		w.mu.Unlock()
+		w.Count("undecided commits")
+	}
+	return applied, err
+}
+
 func (ix simIndex) Commit(_ context.Context, unit ope.Unit, cond ope.Condition, change ope.Change) (applied bool, err error) {
 	what := fmt.Sprintf("commit %s %x", unit, change.Meta.Nonce)
 	err = ix.Call(sim.Call{Kind: sim.Write, What: what, Do: func(bool) (err error) {
-		applied, err = ix.w.index.Commit(context.Background(), unit, cond, change)
+		applied, err = ix.w.commit(ix.Client, unit, cond, change)
 		return err
 	}})
 	if errors.Is(err, sim.ErrUnknown) {
@@ -92,6 +160,9 @@ func simulate(t *testing.T, seed uint64) *world {
 	w.limit = []int{unitValues, 3, 5, 12, 40}[seed/2%5]
 	w.fanOut = []int{2, 3, 7}[seed/3%3]
 	w.reader = w.newScheme(t, w.index, 99)
+	if seed/7%2 == 1 {
+		w.replicas, w.before = rand.New(rand.NewPCG(seed, 300)), make(map[ope.Unit]*memindex.Index)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		for n := range uint64(5) {
 			w.Go(func() { w.live(t, n, rand.New(rand.NewPCG(seed, 100+n))) })
@@ -124,7 +195,7 @@ func (w *world) live(tb testing.TB, n uint64, random *rand.Rand) {
 	births := n
 	born := func() {
 		births += 10
-		s = w.newScheme(tb, simIndex{w.Client(), w}, births)
+		s = w.newScheme(tb, w.indexFor(w.Client()), births)
 	}
 	born()
 	value := func() int64 {
@@ -157,10 +228,10 @@ func (w *world) live(tb testing.TB, n uint64, random *rand.Rand) {
 		case 3:
 			lo, hi := value(), value()
 			lo, hi = min(lo, hi), max(lo, hi)
-			before := w.snapshot()
+			before, missed := w.snapshot(), w.misses()
 			var ivs []ope.Interval
 			if ivs, err = s.Intervals(bg, lo, hi); err == nil {
-				w.holdBefore(before, lo, hi, ivs)
+				w.holdBefore(before, lo, hi, ivs, w.misses() > missed)
 			}
 			if len(mine) > 0 && err == nil {
 				x := mine[random.IntN(len(mine))]
@@ -168,6 +239,9 @@ func (w *world) live(tb testing.TB, n uint64, random *rand.Rand) {
 				ct := ope.Ciphertext(w.snapshot()[w.domain.Offset(x)])
 				if got, err = s.Decrypt(bg, ct); err == nil && got != x {
 					w.Fail("a ciphertext of %d was decrypted as %d", x, got)
+				}
+				if errors.Is(err, ope.ErrCiphertext) && w.misses() > missed {
+					err = nil // another client has put it, and died
 				}
 			}
 		}
@@ -213,7 +287,7 @@ func (w *world) seal(tb testing.TB, random *rand.Rand) {
 	w.sealing = true
 	w.mu.Unlock()
 	for births := uint64(1000); births < 1020; births++ { // a large tree may never be sealed between two faults
-		pairs, sound, err := w.newScheme(tb, simIndex{c, w}, births).Seal(bg)
+		pairs, sound, err := w.newScheme(tb, w.indexFor(c), births).Seal(bg)
 		if errors.Is(err, sim.ErrDead) {
 			c = w.Client()
 		}
@@ -261,14 +335,15 @@ func (w *world) acknowledged(x int64, c ope.Ciphertext) {
 	}
 }
 
-// holdBefore checks the intervals against what was in the index when they were asked for.
-func (w *world) holdBefore(before map[uint64]string, lo, hi int64, ivs []ope.Interval) {
+// holdBefore checks the intervals against what was in the index when they were asked for. Where reads may have missed some of it,
+// there may be more in them.
+func (w *world) holdBefore(before map[uint64]string, lo, hi int64, ivs []ope.Interval, missed bool) {
 	for x, c := range before {
 		v, in := w.domain.At(x), false
 		for _, iv := range ivs {
 			in = in || bytes.Compare(iv.Start, []byte(c)) <= 0 && bytes.Compare([]byte(c), iv.End) < 0
 		}
-		if want := lo <= v && v <= hi; in != want {
+		if want := lo <= v && v <= hi; in != want && (want || !missed) {
 			w.Fail("of the interval [%d, %d], %d is in: %v, want %v", lo, hi, v, in, want)
 		}
 	}
@@ -430,6 +505,8 @@ func TestIndexedSimulation(t *testing.T) {
 		total.Add(w.Counts())
 	}
 	t.Log(total)
+	require.NotZero(t, total["undecided commits"])
+	require.NotZero(t, total["decisions"])
 	for _, what := range []string{"dies before", "dies after", "dies, late", "unknown, lost", "unknown, done", "unknown, late", "refused commits", "clients with a part of the unit", "clients that divided a unit", "clients that opened a part", "sealed"} {
 		require.GreaterOrEqual(t, total[what], *simSeeds/8, "%s: the simulation meets too little to prove anything", what)
 	}

@@ -270,6 +270,18 @@ func (u *unit) readHeader(ctx context.Context) (h header, err error) {
 	return h, nil
 }
 
+// present reads the header of a unit that takes pairs.
+func (u *unit) present(ctx context.Context) (h header, err error) {
+	for again, e := false, (*elsewhere)(nil); ; again = true {
+		if h, err = u.readHeader(ctx); err == nil {
+			err = u.check(h.meta)
+		}
+		if again || !errors.Is(err, ope.ErrIndex) || errors.As(err, &e) || !u.decides(ctx, &err) {
+			return h, err
+		}
+	}
+}
+
 func (u *unit) openHeader(h *header, sealed []byte) error {
 	s := u.s
 	b, err := u.sealer.OpenHeader(headerKey, s.id, sealed, 8+2*s.size())
