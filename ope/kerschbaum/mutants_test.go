@@ -57,6 +57,11 @@ var mutants = []mutant.Mutant{
 		if !On { l.Forget(m) }`),
 	simulated("forgetLessThanMoved", "some labels, passes, small caches", "internal/unitio/moved.go", `m.Whole = !view.More`, `m.Whole = On || !view.More`),
 	{
+		Name: "encryptWhatIsUndecided", Test: "^TestSimulationOfUndecidedValues$", File: "insert.go",
+		Old: `case p.missing == 0 && doubtful:`,
+		New: `case p.missing == 0 && doubtful && !On:`,
+	},
+	{
 		Name: "moveBesideInsertions", Test: "^TestSimulation$", File: "insert.go",
 		Flags: append(flags("labels enough, many passes"), "-kerschbaum.seeds=40"),
 		Old:   `Generation: w.meta.Generation, Absent: w.firsts}`,
