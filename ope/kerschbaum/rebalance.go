@@ -244,7 +244,7 @@ func (w *rebalancing) readValues(ctx context.Context, from, to int64, least uint
 		win.header = p.Header
 	}
 	of = sweep.Window{Elements: win.elements, Version: ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation}}
-	of.Others = w.last != ope.Nonce{} && p.Meta.Nonce != w.last
+	of.Others, of.Made = w.last != ope.Nonce{} && p.Meta.Nonce != w.last, w.refused && p.Meta.Nonce == w.last
 	of.Commit = func(ctx context.Context, rel order.Relabelling, beside bool) (applied bool, err error) {
 		win.firsts, err = rules.Firsts(win.elements, func(i int) bool {
 			return beside || i == 0 && lower.Linked || upper.Linked && win.elements[i+1] == upper.Right // was not read

@@ -276,3 +276,41 @@ func TestRemembersNothingFromBeforeAVersionThatItMet(t *testing.T) {
 		})
 	}
 }
+
+// silentAtTimes is an index that makes every other commit without saying so.
+type silentAtTimes struct {
+	ope.Index
+	commits int
+}
+
+func (x *silentAtTimes) Commit(ctx context.Context, u ope.Unit, cond ope.Condition, change ope.Change) (bool, error) {
+	applied, err := x.Index.Commit(ctx, u, cond, change)
+	if x.commits++; applied && x.commits%2 == 0 {
+		return false, ope.ErrUnknownOutcome
+	}
+	return applied, err
+}
+
+func TestRebalanceCountsCommitsOfUnknownOutcome(t *testing.T) {
+	var all []ope.RebalanceStats
+	for _, silent := range []bool{false, true} {
+		index := opetest.NewIndex()
+		s := newClient(t, index, ope.Int32, nil)
+		for i := range int64(100) {
+			_, err := s.Encrypt(t.Context(), i)
+			require.NoError(t, err)
+		}
+		other := newClient(t, index, ope.Int32, nil)
+		if silent {
+			other = newClient(t, &silentAtTimes{Index: index}, ope.Int32, nil)
+		}
+		other.chunk = 16
+		stats, err := other.Rebalance(t.Context(), nil)
+		require.NoError(t, err)
+		meta, err := first(s).units.ReadMeta(t.Context(), first(s).unit(1))
+		require.NoError(t, err)
+		require.Equal(t, ope.Version{Epoch: 1, Generation: meta.Generation}, stats.After)
+		all = append(all, stats)
+	}
+	require.Equal(t, all[0].Moved, all[1].Moved)
+}

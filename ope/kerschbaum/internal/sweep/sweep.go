@@ -47,6 +47,7 @@ type Sweep struct {
 	heard   int         // so many windows yet are followed by a pause, since others are about
 	waited  int         // windows since others were heard of
 	hurried int         // commits since the last pause
+	unknown int         // values that the last commit moved, if it was made
 }
 
 // A Window is a run of neighbours, as of one instant.
@@ -54,6 +55,7 @@ type Window struct {
 	Elements []order.Element // with the neighbours of both ends, which stay
 	Version  ope.Version
 	Others   bool // have committed since the last window was moved
+	Made     bool // the last commit was, though its outcome was not known
 
 	// Commit moves the elements, unless something has changed. Beside others who insert, it is enough that the first place
 	// in each gap of the window is free.
@@ -180,6 +182,10 @@ func (w *Sweep) move(ctx context.Context, read Read, at stretch, places func([]o
 		if win.Elements == nil {
 			continue
 		}
+		if win.Made {
+			w.made(w.unknown, win.Version)
+		}
+		w.unknown = 0
 		end := len(win.Elements) - 1
 		rel := order.Relabelling{From: 1, To: end, Elements: places(win.Elements, at.from.below)}
 		left := w.left(rel.Elements, at.from, more)
@@ -193,17 +199,18 @@ func (w *Sweep) move(ctx context.Context, read Read, at stretch, places func([]o
 		if err != nil {
 			return left, err
 		}
+		for i, e := range rel.Elements {
+			if e.Label != win.Elements[1+i].Label {
+				w.unknown++
+			}
+		}
 		if !applied {
 			w.crowded, w.heard = long, short
 			continue
 		}
-		w.crowded, w.heard, w.headed = max(0, w.crowded-1), max(0, w.heard-1), true // the first window begins with the header
-		for i, e := range rel.Elements {
-			if e.Label != win.Elements[1+i].Label {
-				w.Moved++
-			}
-		}
-		w.After = ope.Version{Epoch: win.Version.Epoch, Generation: win.Version.Generation + 1}
+		w.crowded, w.heard = max(0, w.crowded-1), max(0, w.heard-1)
+		w.made(w.unknown, ope.Version{Epoch: win.Version.Epoch, Generation: win.Version.Generation + 1})
+		w.unknown = 0
 		// Let others go first, who must read what has moved: for longer, if none of them came between.
 		if w.hurried++; w.heard > 0 || w.hurried == hurry {
 			w.hurried = 0
@@ -211,6 +218,13 @@ func (w *Sweep) move(ctx context.Context, read Read, at stretch, places func([]o
 		}
 		return left, err
 	}
+}
+
+// made takes note of a commit that has moved some values, and of the version since then.
+func (w *Sweep) made(moved int, after ope.Version) {
+	w.Moved += moved
+	w.After = after
+	w.headed = true // the first window begins with the header
 }
 
 // left returns what is left to do after values were moved, of which so many are below the first. The rest begins right above the
