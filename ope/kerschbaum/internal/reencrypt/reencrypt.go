@@ -121,13 +121,28 @@ func (c *Copier) seal(ctx context.Context, u *unit.Unit) (ope.Meta, error) {
 // frozen returns the elements of a sealed unit. It reports false if the unit is retired by now.
 func (c *Copier) frozen(ctx context.Context, u *unit.Unit) ([]order.Element, bool, error) {
 	var all []order.Element
+	unsealed := 0
 	for from := (order.Label{}); ; {
 		p, err := c.Read(ctx, u.Epoch, from, c.Rules.High().Label, c.Page)
 		if err != nil {
 			return nil, false, err
 		}
-		if p.Meta.State != ope.StateSealed {
+		if p.Meta.State == ope.StateRetired {
 			return nil, false, nil
+		}
+		if p.Meta.State != ope.StateSealed { // it was: what is not decided yet, the next read may miss
+			latest, err := c.Decide(ctx, u, p.Meta)
+			if latest {
+				err = u.Corrupt(fmt.Errorf("%w: it was sealed, and its state is %d", order.ErrCorrupt, p.Meta.State))
+			}
+			if err == nil {
+				err = unitio.BackOff(ctx, unsealed)
+			}
+			if err != nil {
+				return nil, false, err
+			}
+			unsealed++
+			continue
 		}
 		if len(all) > 0 && len(p.Elements) > 0 && all[len(all)-1].Value >= p.Elements[0].Value {
 			return nil, false, u.Corrupt(fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, p.Elements[0].Label.Bytes()))
