@@ -1100,11 +1100,32 @@ func TestRefusedIndexLeavesNoColumn(t *testing.T) {
 	require.NoError(t, db.AddIndex(t.Context(), orderedSpec, "iy"))
 }
 
+// A row that is to be decided is read as one that this client has changed without learning the outcome.
+func TestDecidedReads(t *testing.T) {
+	f := openFamily(t, open(t, keyspace(t)), wideSpec)
+	require.True(t, driver.Describe(f.db).Undecided)
+	row, cell := []byte("row"), driver.Cell{Qualifier: []byte{}, Value: []byte("1")}
+	_, err := f.CheckAndPut(t.Context(), row, driver.Cell{Qualifier: []byte{}}, cell)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.doubt.Turn <- struct{}{}
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err = f.Get(ctx, row, driver.Slice{Decided: true})
+	require.ErrorIs(t, err, context.Canceled, "it waits for its turn to read at SERIAL")
+	<-f.doubt.Turn
+	_, in := f.doubt.Has(row)
+	require.True(t, in)
+	cells, err := f.Get(t.Context(), row, driver.Slice{Decided: true})
+	require.NoError(t, err)
+	require.Equal(t, []driver.Cell{cell}, cells)
+	_, in = f.doubt.Has(row)
+	require.False(t, in)
+}
+
 // A mutation that counts as made earlier loses to all that is later, whichever comes first.
 func TestMutationsAsOf(t *testing.T) {
 	f := openFamily(t, open(t, keyspace(t)), orderedSpec)
 	require.True(t, driver.Describe(f.db).Backdates)
-	require.True(t, driver.Describe(f.db).Undecided)
 	ctx, before := t.Context(), time.Now().Add(-time.Hour)
 	cells := func(value string) []driver.Cell {
 		return []driver.Cell{{Qualifier: []byte("q"), Value: []byte(value)}, {Qualifier: []byte("r"), Value: []byte(value)}}

@@ -21,7 +21,7 @@ var sliceChecks = []check{
 }
 
 func checkAbsentRow(tb testing.TB, _ *suite, f driver.Family, p string) {
-	for _, slice := range []driver.Slice{{}, {Only: bs("q")}, {Start: b("a"), End: b("b"), Limit: 1}} {
+	for _, slice := range []driver.Slice{{}, {Decided: true}, {Only: bs("q")}, {Start: b("a"), End: b("b"), Limit: 1}} {
 		require.Empty(tb, read(tb, f, p+"none", slice))
 	}
 }
@@ -35,7 +35,7 @@ func checkSlices(tb testing.TB, _ *suite, f driver.Family, p string) {
 	n := 0
 	for _, start := range bounds {
 		for _, end := range bounds {
-			slice := driver.Slice{Start: start, End: end}
+			slice := driver.Slice{Start: start, End: end, Decided: n%7 == 0}
 			if n++; n%4 == 0 {
 				slice.Limit = 1 + n%5
 			}
