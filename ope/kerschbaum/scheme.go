@@ -242,7 +242,8 @@ func (b *base) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, b.Dom
 
 // Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a commit, and before that,
 // if the client does not remember what is around it, some reads. If ctx ends, the value may or may not be in the index.
-// What the client remembers may be out of date: see Clients above.
+// What the client remembers may be out of date: see Clients above. On an [ope.Decider], a value that it has only read so far it
+// has decided first, so that all others find it.
 func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
 	at, err := s.put(ctx, x)
 	if err != nil {
