@@ -133,3 +133,49 @@ func afterAttempt(t *testing.T, db driver.DB, table string, fate drivertest.Faul
 	require.NoError(t, err)
 	return tbl, func() bool { return attempted && meddled }
 }
+
+// A change that must not be made twice says that it may have been made, also where another client has converted the row since, and
+// the catalogue cannot be asked how.
+func TestChangesOfUnknownOutcomeThatAreConverted(t *testing.T) {
+	for name, do := range map[string]func(*store.Table) error{
+		"update if": func(tbl *store.Table) error {
+			return tbl.UpdateIf(background, store.Row{"id": 1, "balance": 2}, store.Row{"note": "old"})
+		},
+		"increment": func(tbl *store.Table) error {
+			_, err := tbl.Increment(background, store.Row{"id": int64(1)}, "balance", 1)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := drivertest.NewMemory()
+			st := open(t, memory)
+			theirs := create(t, st, holders(packed))
+			require.NoError(t, theirs.Put(background, store.Row{"id": int64(1), "balance": int64(1), "owner": "x", "note": "old"}))
+			attempted, converted := false, false
+			tbl, err := open(t, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+				switch {
+				case op.Family == "catalogue" && converted:
+					return drivertest.FailBefore
+				case op.Family == "catalogue" || op.Method == "Family":
+				case op.Conditional() && !attempted:
+					attempted = true
+					return drivertest.FailAfter
+				case attempted && !converted:
+					converted = true
+					assert.NoError(t, st.RotateKeys(background, "holders"))
+					_, err := theirs.Convert(background, nil)
+					assert.NoError(t, err)
+				}
+				return drivertest.NoFault
+			})).Table(background, "holders")
+			require.NoError(t, err)
+			err = do(tbl)
+			require.True(t, converted)
+			row, failed := theirs.Get(background, store.Row{"id": int64(1)})
+			require.NoError(t, failed)
+			require.Equal(t, int64(2), row["balance"])
+			require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+			require.False(t, store.Retryable(err), "it would be made twice: %v", err)
+		})
+	}
+}

@@ -552,24 +552,23 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 	}
 	for {
 		err := now.commit(ctx, changes)
-		newer := rowcodec.NewerRow(0)
-		if !errors.As(err, &newer) {
-			if err != nil {
-				// Some rows may have been updated, under a schema that is no longer.
-				var tried []*rowcodec.Record
-				for _, c := range changes {
-					tried = append(tried, c.tried[:min(1, len(c.tried))]...)
-				}
-				if unsettled := now.SettleWrites(ctx, tried); unsettled != nil {
-					err = fault.Besides(err, unsettled)
-				}
-				return onceOnly(changes, now.late(err))
-			}
-			break
+		later, newer := (*Engine)(nil), rowcodec.NewerRow(0)
+		if errors.As(err, &newer) {
+			later, err = t.Env.AtLeast(ctx, uint32(newer))
 		}
-		later, err := t.Env.AtLeast(ctx, uint32(newer))
 		if err != nil {
-			return err
+			// Some rows may have been updated, under a schema that is no longer.
+			var tried []*rowcodec.Record
+			for _, c := range changes {
+				tried = append(tried, c.tried[:min(1, len(c.tried))]...)
+			}
+			if unsettled := now.SettleWrites(ctx, tried); unsettled != nil {
+				err = fault.Besides(err, unsettled)
+			}
+			return onceOnly(changes, now.late(err))
+		}
+		if later == nil {
+			break
 		}
 		// What was updated stays so, whatever others have made of it since.
 		for _, c := range changes {
