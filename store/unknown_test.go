@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -178,4 +179,21 @@ func TestChangesOfUnknownOutcomeThatAreConverted(t *testing.T) {
 			require.False(t, store.Retryable(err), "it would be made twice: %v", err)
 		})
 	}
+}
+
+// A lease that may yet be set is not said to be refused, where the next attempt is not made.
+func TestLeasesThatMayYetBeSet(t *testing.T) {
+	attempts, armed := 0, false
+	st := open(t, drivertest.NewFaulty(drivertest.NewMemory(), func(op drivertest.Op) drivertest.Fault {
+		if !armed || !op.Conditional() {
+			return drivertest.NoFault
+		}
+		if attempts++; attempts == 1 {
+			return drivertest.Lose
+		}
+		return drivertest.FailBefore
+	}))
+	armed = true
+	require.ErrorIs(t, st.SetLease(background, time.Second), driver.ErrUnknownOutcome)
+	require.Equal(t, 2, attempts)
 }

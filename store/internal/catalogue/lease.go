@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -199,7 +200,7 @@ func (c *Catalogue) SetLease(ctx context.Context, d time.Duration) error {
 // how long a check of the version takes. It returns what is there then, and the version. Terms of which next says no version
 // get that which they come with.
 func (c *Catalogue) swapLease(ctx context.Context, next func(now lease.Terms, check time.Duration) (lease.Terms, error)) (terms lease.Terms, version uint32, err error) {
-	made := false
+	made, expected := false, []byte(nil) // by the last attempt
 	err = swap(ctx, c.Family, func(lost *error) (expect driver.Cell, puts []driver.Cell, err error) {
 		began := c.Clock()
 		r, cells, err := c.read(ctx, OnlyRoot)
@@ -207,7 +208,9 @@ func (c *Catalogue) swapLease(ctx context.Context, next func(now lease.Terms, ch
 			return expect, nil, err
 		}
 		check := c.Clock() - began
-		*lost = nil // what is there counts, whoever has put it
+		if !bytes.Equal(cells[0].Value, expected) {
+			*lost = nil // what is there counts, whoever has put it
+		}
 		e := &Edit{c: c, root: r}
 		if expect = cells[0]; r.Format == FormatNoTree {
 			e.whole = true
@@ -224,7 +227,7 @@ func (c *Catalogue) swapLease(ctx context.Context, next func(now lease.Terms, ch
 			made = false
 			return expect, nil, err
 		}
-		made = true
+		made, expected = true, expect.Value
 		puts, err = e.leaseCells(&terms)
 		version = max(version, terms.Since)
 		return expect, puts, err

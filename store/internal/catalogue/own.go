@@ -1,7 +1,9 @@
 package catalogue
 
 import (
+	"bytes"
 	"context"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -25,19 +27,29 @@ func readOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte) (s
 }
 
 // updateOwn replaces what a cell says by what next makes of it, unless that is nothing, and returns what is there then. An
-// unknown outcome is resolved by reading again.
+// unknown outcome is resolved by reading again: where an attempt is there, next is not asked what is to be made of that. As long as the
+// cell is as it was, an attempt may yet come.
 func updateOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte, next func(T) (T, bool)) (now T, err error) {
+	var tried []driver.Cell // the attempts, of which no two are equal
+	var expected []byte     // by the last one
 	err = swap(ctx, c.Family, func(lost *error) (driver.Cell, []driver.Cell, error) {
 		says, cell, err := readOwn[T](ctx, c, what, q)
-		*lost = nil
 		if err != nil {
 			return cell, nil, err
+		}
+		if !bytes.Equal(cell.Value, expected) {
+			*lost = nil
+		}
+		if slices.ContainsFunc(tried, func(put driver.Cell) bool { return bytes.Equal(put.Value, cell.Value) }) {
+			now = says
+			return cell, nil, nil
 		}
 		change := false
 		if now, change = next(says); !change {
 			return cell, nil, nil
 		}
-		return cell, []driver.Cell{c.sealOwn(q, now)}, nil
+		tried, expected = append(tried, c.sealOwn(q, now)), cell.Value
+		return cell, tried[len(tried)-1:], nil
 	})
 	return now, err
 }
