@@ -52,6 +52,13 @@ func Ended(ctx context.Context) error {
 	return err
 }
 
+// Outlasting returns a context that ends some time after another one, so that what is begun is brought to its end.
+func Outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	until, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	return until, func() { stop(); cancel() }
+}
+
 type counter struct{}
 
 // Counting returns a context of which count learns each repetition: why something is done once more.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 )
 
@@ -27,10 +28,9 @@ func (m *Migration) Drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 
 func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]Remain, error) {
 	rec, err := m.record(ctx)
-	if err != nil {
-		return nil, err
-	}
 	switch {
+	case err != nil:
+		return nil, err
 	case rec.Phase == catalogue.PhaseDropped:
 		return m.dropped(ctx, rec)
 	case rec.Phase != catalogue.PhaseCutOver:
@@ -122,14 +122,17 @@ func (m *Migration) dropped(ctx context.Context, rec catalogue.Migration) ([]Rem
 // remove removes the source, once: what is made under its name later is another table.
 func (m *Migration) remove(ctx context.Context, rec catalogue.Migration) error {
 	fingerprint, err := m.source.Fingerprint(ctx)
-	switch {
-	case errors.Is(err, driver.ErrNoFamily):
-	case err != nil:
+	ours, is := m.source.(encrypted)
+	switch gone := errors.Is(err, driver.ErrNoFamily); {
+	case err == nil && fingerprint == rec.Fingerprint:
+		err = m.source.Drop(ctx)
+	case is && (err == nil || gone): // an earlier call may have left some of it
+		err = administer.DropRest(ctx, ours.db, rec)
+	case gone:
+		err = nil
+	}
+	if err != nil {
 		return err
-	case fingerprint == rec.Fingerprint:
-		if err := m.source.Drop(ctx); err != nil {
-			return err
-		}
 	}
 	_, err = m.update(ctx, func(rec *catalogue.Migration) error {
 		rec.Removed = time.Now().UnixMilli()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -85,4 +86,84 @@ func TestStepsThatMayYetCome(t *testing.T) {
 		require.Greater(t, attempts, 1)
 		require.ErrorIs(t, err, driver.ErrUnknownOutcome)
 	}
+}
+
+// A table of which data was left when the source was dropped loses that when the drop is made again.
+func TestDropThatLeavesDataGoesOn(t *testing.T) {
+	for _, again := range []bool{false, true} { // in the same process, or in another one
+		ctx, armed, memory := t.Context(), false, drivertest.NewMemory()
+		db := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+			if armed && op.Method == "Drop" {
+				return drivertest.FailBefore
+			}
+			return drivertest.NoFault
+		})
+		s := newStageIn(t, db, 0, nil)
+		schema := schemaOf(nil)
+		schema.Name = "from"
+		from, err := s.st.Create(ctx, schema)
+		require.NoError(t, err)
+		require.NoError(t, from.Put(ctx, store.Row{"id": int64(1), "a": int64(2)}))
+		open := func() {
+			source, err := FromTable(ctx, s.st, "from")
+			require.NoError(t, err)
+			s.m, err = New(s.table, source)
+			require.NoError(t, err)
+		}
+		open()
+		s.verified()
+		require.NoError(t, s.m.Cutover(ctx))
+		s.verify(nil)
+		before, err := memory.Families(ctx)
+		require.NoError(t, err)
+		armed = true
+		_, err = s.m.Drop(ctx, false, nil)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		if again {
+			open()
+		}
+		_, err = s.m.Drop(ctx, false, nil)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		armed = false
+		_, err = s.m.Drop(ctx, false, nil)
+		require.NoError(t, err)
+		left, err := memory.Families(ctx)
+		require.NoError(t, err)
+		require.Len(t, left, len(before)-2, "rows and index entries are gone")
+		row, err := s.table.Get(ctx, store.Row{"id": int64(1)})
+		require.NoError(t, err)
+		require.Equal(t, int64(2), row["a"])
+	}
+}
+
+// A source that has got another name is not dropped, and not said to be.
+func TestDropOfARenamedSource(t *testing.T) {
+	ctx, s := t.Context(), newStage(t, 0, nil)
+	schema := schemaOf(nil)
+	schema.Name = "from"
+	_, err := s.st.Create(ctx, schema)
+	require.NoError(t, err)
+	source, err := FromTable(ctx, s.st, "from")
+	require.NoError(t, err)
+	s.m, err = New(s.table, source)
+	require.NoError(t, err)
+	s.verified()
+	require.NoError(t, s.m.Cutover(ctx))
+	s.verify(nil)
+	require.NoError(t, s.st.RenameTable(ctx, "from", "moved"))
+	source, err = FromTable(ctx, s.st, "from")
+	require.NoError(t, err)
+	s.m, err = New(s.table, source)
+	require.NoError(t, err)
+	_, err = s.m.Drop(ctx, false, nil)
+	require.ErrorContains(t, err, `it is table "moved" by now`)
+	require.NoError(t, s.st.RenameTable(ctx, "moved", "from"))
+	source, err = FromTable(ctx, s.st, "from")
+	require.NoError(t, err)
+	s.m, err = New(s.table, source)
+	require.NoError(t, err)
+	_, err = s.m.Drop(ctx, false, nil)
+	require.NoError(t, err)
+	_, err = s.st.Table(ctx, "from")
+	require.ErrorIs(t, err, store.ErrNoTable)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -86,7 +87,7 @@ func (w *Mirror) write(ctx context.Context, keys []store.Row, unfit error, apply
 
 // followed makes rows what the source has after a write, and returns its error, or why the table does not follow.
 func (w *Mirror) followed(ctx context.Context, keys []store.Row, unfit, applied error) error {
-	ctx, cancel := following(ctx)
+	ctx, cancel := pause.Outlasting(ctx, followTime)
 	defer cancel()
 	err := w.follow(ctx, keys, unfit)
 	if applied != nil || err != nil && !errors.Is(err, ErrUnfit) { // a row that does not fit is in the source, where the cut-over meets it
@@ -105,13 +106,6 @@ func (w *Mirror) followed(ctx context.Context, keys []store.Row, unfit, applied 
 
 // followTime is for how long the table follows the source when the context of a write has ended.
 const followTime = 10 * time.Second
-
-// following returns a context that ends followTime after another one, so that what is begun in the table is brought to its end.
-func following(ctx context.Context) (context.Context, context.CancelFunc) {
-	until, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(followTime, cancel) })
-	return until, func() { stop(); cancel() }
-}
 
 // doubt has the table verified again before the cut-over: the source may change without a word, or a row that is deleted there be left.
 func (w *Mirror) doubt(ctx context.Context) error {
@@ -137,10 +131,9 @@ func (w *Mirror) follow(ctx context.Context, keys []store.Row, unfit error) erro
 	if err != nil || rec.Phase == "" || rec.Phase == catalogue.PhaseAborted {
 		return err
 	}
-	if err := w.m.meant(rec); err != nil { // one that was prepared meanwhile
+	switch err := w.m.meant(rec); {
+	case err != nil: // one that was prepared meanwhile
 		return err
-	}
-	switch {
 	case unfit != nil && !rec.Phase.Dual():
 		return ErrCutOver
 	case unfit != nil:

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -351,7 +352,7 @@ func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []F
 	if err := p.going(ctx); err != nil { // after the rows of the table were read
 		return err
 	}
-	ctx, cancel := following(ctx) // who has put rows looks at the source again, whatever happens
+	ctx, cancel := pause.Outlasting(ctx, followTime) // who has put rows looks at the source again, whatever happens
 	defer cancel()
 	var fresh, other []int
 	for i, w := range r.wish {

@@ -26,6 +26,7 @@ import (
 type encrypted struct {
 	table *layouts.Table // nil where there is none
 	name  string
+	db    *session.Database
 }
 
 // FromTable returns an encrypted table as a source, of the same store or of another one. So rows come under other keys, those of row
@@ -38,7 +39,7 @@ func FromTable(ctx context.Context, st *store.Store, name string) (Source, error
 	if errors.Is(err, store.ErrNoTable) {
 		err = nil
 	}
-	return encrypted{tbl, name}, err
+	return encrypted{tbl, name, session.Of(st)}, err
 }
 
 // gone is the error of what needs a table that is not there.

@@ -21,7 +21,9 @@ func (s encrypted) eachTenant(ctx context.Context, do func(tenant string, of Sou
 	if s.table == nil {
 		return ofSource(s.gone())
 	}
-	return s.table.EachTenant(ctx, func(of *session.Table) error { return do(of.Now().TenantName(), encrypted{layouts.Of(of), s.name}) })
+	return s.table.EachTenant(ctx, func(of *session.Table) error {
+		return do(of.Now().TenantName(), encrypted{layouts.Of(of), s.name, s.db})
+	})
 }
 
 // ofTenant implements tenanted.
@@ -33,7 +35,7 @@ func (s encrypted) ofTenant(ctx context.Context, tenant string) (Source, error) 
 	if err != nil {
 		return nil, err
 	}
-	return encrypted{layouts.Of(of), s.name}, nil
+	return encrypted{layouts.Of(of), s.name, s.db}, nil
 }
 
 // carryPolicy implements tenanted.

@@ -478,3 +478,24 @@ func dropFamilies(ctx context.Context, db *session.Database, m *meta.Table) erro
 	}
 	return err
 }
+
+// DropRest drops what an earlier drop has left of a table that is gone from the catalogue, of which rows have come. One that is there by
+// another name stays, and is an error.
+func DropRest(ctx context.Context, db *session.Database, rec catalogue.Migration) error {
+	e, err := db.Catalogue.All(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := rec.SourceID()
+	if err != nil {
+		return err
+	}
+	m, err := e.Find("", source)
+	switch {
+	case err == nil:
+		return fmt.Errorf("it is table %q by now, and nothing was dropped: rename it back, or drop it by that name", m.Name)
+	case !errors.Is(err, fault.ErrNoTable):
+		return err
+	}
+	return dropFamilies(ctx, db, &meta.Table{ID: source})
+}

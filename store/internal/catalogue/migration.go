@@ -98,6 +98,11 @@ func (m Migration) From(source *meta.Table) bool {
 	return strings.HasPrefix(m.Source, TableSource) && strings.HasPrefix(m.Fingerprint, FingerprintOf(source.ID))
 }
 
+// SourceID returns the id of a table of a catalogue that is the source.
+func (m Migration) SourceID() (id meta.TableID, err error) {
+	return id, meta.Unhex(id[:], []byte(m.Fingerprint)[:min(len(m.Fingerprint), 2*len(id))])
+}
+
 // TableSource begins the name of a source that is such a table.
 const TableSource = "table:"
 

@@ -27,9 +27,8 @@ func (t *Engine) ConvertAndSettle(ctx context.Context, rows []driver.Row) (done 
 		records[i] = &rowcodec.Record{Key: row.Key}
 	}
 	done, err = t.Convert(ctx, rows, nil)
-	settling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	settling, cancel := pause.Outlasting(ctx, settleGrace)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleGrace, cancel) })()
 	return done, fault.Join(err, t.SettleWrites(settling, records))
 }
 
