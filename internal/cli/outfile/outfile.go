@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -119,7 +120,7 @@ func (f *File) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
 // Regular reports whether the file is a regular one, and no device or pipe.
 func (f *File) Regular() bool { return f.place != "" }
 
-// Commit has all bytes on the disk, and gives the file its name. One that was made meanwhile is ErrExists, unless it may
+// Commit has all bytes and the name of the file on the disk. A file that was made meanwhile is ErrExists, unless it may
 // be replaced.
 func (f *File) Commit() error {
 	if f.place == "" {
@@ -137,9 +138,27 @@ func (f *File) Commit() error {
 	if err := f.rename(); err != nil {
 		return err
 	}
+	dir := filepath.Dir(f.place)
 	f.place = ""
 	_ = f.Close() // its bytes were synced
+	if err := syncFolder(dir); err != nil {
+		return fmt.Errorf("%s is written, and may not be there after a loss of power: %w", f.shown, err)
+	}
 	return nil
+}
+
+// syncFolder makes names in a folder outlive a loss of power, where the system can do so, and the folder may be read.
+var syncFolder = func(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	err = dir.Sync()
+	if runtime.GOOS == "windows" || errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 func (f *File) rename() error {

@@ -3,6 +3,7 @@
 package outfile
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -82,4 +83,38 @@ func TestNamesThatAreTooLong(t *testing.T) {
 	f, err := Create(name[:len(name)-20], false)
 	require.NoError(t, err)
 	require.NoError(t, f.Discard())
+}
+
+// The folder is synced when the file has its name, also where a link leads to it. An error of that leaves the file.
+func TestNamesOutliveALossOfPower(t *testing.T) {
+	dir, links := t.TempDir(), t.TempDir()
+	file, link, sync := filepath.Join(dir, "file"), filepath.Join(links, "link"), syncFolder
+	t.Cleanup(func() { syncFolder = sync })
+	require.NoError(t, os.Symlink(file, link))
+	for i, name := range []string{file, link, file} {
+		replace := i > 0
+		f, err := Create(name, replace)
+		require.NoError(t, err)
+		_, err = f.WriteString("rows")
+		require.NoError(t, err)
+		var synced []string
+		failed := error(nil)
+		if i == 2 {
+			failed = errors.New("disk failure")
+		}
+		syncFolder = func(folder string) error {
+			synced = append(synced, folder)
+			require.FileExists(t, file)
+			return errors.Join(failed, sync(folder))
+		}
+		require.ErrorIs(t, f.Commit(), failed)
+		real, err := filepath.EvalSymlinks(dir)
+		require.NoError(t, err)
+		at, err := filepath.EvalSymlinks(synced[0])
+		require.NoError(t, err)
+		require.Equal(t, real, at)
+		require.Len(t, synced, 1)
+		require.NoError(t, f.Discard())
+		require.FileExists(t, file)
+	}
 }
