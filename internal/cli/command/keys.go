@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -308,13 +309,22 @@ func RotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
 	if err == nil || same || !errors.Is(err, driver.ErrUnknownOutcome) && !errors.Is(err, driver.ErrUnavailable) {
 		return err // before anything was written, or one key opens what is written in either case
 	}
-	switch _, now := store.Open(ctx, c.DB, to, nil); {
+	const patience = 5 * time.Second
+	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // also if ctx is done
+	defer cancel()
+	known := "it is not known which key is in force; keep both, and ask 'rangecrypt keys verify'"
+	switch _, now := store.Open(asked, c.DB, to, nil); {
 	case now == nil:
 		return nil
+	case errors.Is(now, store.ErrWrongKey) && errors.Is(err, driver.ErrUnknownOutcome):
+		known = "the old key is in force, and the new one may yet be; keep both, and ask 'rangecrypt keys verify' in some seconds"
 	case errors.Is(now, store.ErrWrongKey):
-		return fmt.Errorf("the old key is still in force: %w", err)
+		known = "the old key is still in force"
 	}
-	return fmt.Errorf("it is not known which key is in force; keep both, and ask 'rangecrypt keys verify': %w", err)
+	if ctx.Err() != nil {
+		return exit.Interruption(known)
+	}
+	return fmt.Errorf("%s: %w", known, err)
 }
 
 // keyOnly matches the text of a key file, and what is longer.

@@ -61,7 +61,10 @@ type interruption string
 func (i interruption) Error() string        { return ErrInterrupted.Error() + "; " + string(i) }
 func (i interruption) Is(target error) bool { return target == ErrInterrupted }
 
-// Early turns what comes of an ended context into ErrInterrupted. The error of a change that is made says so.
+// Interruption returns ErrInterrupted with what is known of a change.
+func Interruption(known string) error { return interruption(known) }
+
+// Early turns what comes of an ended context into ErrInterrupted. The error of a change that is made, or may be, says so.
 func Early(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || WrongData(err) {
 		return err
@@ -73,6 +76,9 @@ func Early(ctx context.Context, err error) error {
 	if left, made := LeaseLeft(err); made {
 		return interruption(fmt.Sprintf("the change is made, and stays; as the lease of writers is not over, they may write by the former schema, policy or key "+
 			"for another %v: rely on the change after that, and do not make it again", left.Round(time.Millisecond)))
+	}
+	if errors.Is(err, driver.ErrUnknownOutcome) {
+		return interruption("what was under way may be made, or may be made yet")
 	}
 	return ErrInterrupted
 }
