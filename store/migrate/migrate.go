@@ -241,11 +241,8 @@ func (m *Migration) Cutover(ctx context.Context) error {
 		return nil
 	}
 	began, err := m.now(ctx)
-	if err != nil {
-		return m.failed("cut over", err)
-	}
-	rec, err := m.record(ctx)
-	if err == nil {
+	rec, unread := m.record(ctx)
+	if err = cmp.Or(err, unread); err == nil {
 		err = ready(rec)
 	}
 	if err == nil {

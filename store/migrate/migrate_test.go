@@ -544,6 +544,21 @@ func TestDualWriteThatTheTableMisses(t *testing.T) {
 			require.ErrorContains(s, s.write(3, nil, 0), "the source has the write, and the table not yet")
 			s.source.before = nil
 		},
+		"source hangs": func(s *stage) { // for longer than it is followed
+			s.source.before = func(what string) error {
+				if what == "read" {
+					time.Sleep(time.Minute)
+				}
+				return nil
+			}
+			ctx, cancel := context.WithCancel(s.ctx)
+			err := s.m.Mirror().Write(ctx, []store.Row{{"id": int64(3)}}, func(context.Context) error {
+				cancel()
+				return s.source.change(3, nil, 0)
+			})
+			require.ErrorContains(s, err, "the source has the write, and the table not yet")
+			s.source.before = nil
+		},
 		"panic": func(s *stage) {
 			require.PanicsWithValue(s, "later", func() {
 				_ = s.m.Mirror().Write(s.ctx, []store.Row{{"id": int64(3)}}, func(context.Context) error {

@@ -47,7 +47,7 @@ func (m *Migration) MirrorOf(ctx context.Context, tenant string) (*Mirror, error
 // A row that the table does not take is [ErrUnfit]. A key that it does not take ends the call before apply, while a migration goes on: one without
 // its tie-breaker, too. It is also an error of the store such as [store.ErrColumn]. Where no migration goes on, apply is all that is done.
 //
-// The table follows also where the context ends meanwhile: the call then takes up to ten seconds more. What failed, or panicked, may still come to the
+// The table follows also where the context ends meanwhile: the call then takes up to ten seconds more, and five where that fails. What failed, or panicked, may still come to the
 // source later, as a request does whose answer was too late, and be missing in the table. So that counts as not verified from then on.
 func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context.Context) error) error {
 	return w.write(ctx, keys, nil, apply)
@@ -87,11 +87,13 @@ func (w *Mirror) write(ctx context.Context, keys []store.Row, unfit error, apply
 
 // followed makes rows what the source has after a write, and returns its error, or why the table does not follow.
 func (w *Mirror) followed(ctx context.Context, keys []store.Row, unfit, applied error) error {
-	ctx, cancel := pause.Outlasting(ctx, followTime)
+	following, cancel := pause.Outlasting(ctx, followTime)
 	defer cancel()
-	err := w.follow(ctx, keys, unfit)
+	err := w.follow(following, keys, unfit)
 	if applied != nil || err != nil && !errors.Is(err, ErrUnfit) { // a row that does not fit is in the source, where the cut-over meets it
-		err = errors.Join(err, w.doubt(ctx))
+		noting, cancel := pause.Outlasting(following, noteTime)
+		defer cancel()
+		err = errors.Join(err, w.doubt(noting))
 	}
 	switch {
 	case err == nil:
@@ -104,8 +106,8 @@ func (w *Mirror) followed(ctx context.Context, keys []store.Row, unfit, applied 
 	return w.m.failed("the source has the write, and the table not yet: dual write of", err)
 }
 
-// followTime is for how long the table follows the source when the context of a write has ended.
-const followTime = 10 * time.Second
+// For followTime the table follows the source when the context of a write has ended. Then noteTime is left to note that it does not.
+const followTime, noteTime = 10 * time.Second, 5 * time.Second
 
 // doubt has the table verified again before the cut-over: the source may change without a word, or a row that is deleted there be left.
 func (w *Mirror) doubt(ctx context.Context) error {
