@@ -9,7 +9,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -38,10 +40,10 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 	err = makeFamilies(ctx, db, m, nil)
 	if err == nil {
 		if _, err = makeIndexes(ctx, db, m, nil); err != nil {
-			_ = dropFamilies(context.WithoutCancel(ctx), db, m) // as below
+			takeBack(ctx, db, m)
 		}
 	} else if ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) { // the database refuses one of them
-		_ = dropFamilies(ctx, db, m)
+		takeBack(ctx, db, m)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create table %q: %w", schema.Name, err)
@@ -56,8 +58,7 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 	})
 	if err != nil {
 		if !mayBeMade(err) {
-			// Nothing refers to these families; failing to drop them costs their empty space.
-			_ = dropFamilies(context.WithoutCancel(ctx), db, m)
+			takeBack(ctx, db, m)
 		}
 		return nil, fmt.Errorf("create table %q: %w", schema.Name, err)
 	}
@@ -66,6 +67,16 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 		return nil, fmt.Errorf("table %q was created, but cannot be opened: %w", schema.Name, err)
 	}
 	return tbl, nil
+}
+
+// takeBackTime is for how long what was made in vain is taken back where the context has ended: the database may be what has not answered.
+const takeBackTime = 10 * time.Second
+
+// takeBack drops the families of a table that is not made. Nothing refers to them; failing to drop them costs their empty space.
+func takeBack(ctx context.Context, db *session.Database, m *meta.Table) {
+	ctx, cancel := pause.Outlasting(ctx, takeBackTime)
+	defer cancel()
+	_ = dropFamilies(ctx, db, m)
 }
 
 // mayBeMade reports whether a change of the catalogue that ended with an error is there, or may be: then others may use what it came with.
@@ -278,10 +289,12 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 	if mayBeMade(err) {
 		return err // the table has the indexes, or may
 	}
+	undoing, cancel := pause.Outlasting(ctx, takeBackTime)
+	defer cancel()
 	for _, name := range indexes {
 		if err != nil || !slices.Contains(next.ServerIndexes(), name) {
-			spec, _ := next.DataSpec()                                              // which they were made with
-			_ = driver.DropIndex(context.WithoutCancel(ctx), db.Driver, spec, name) // one that is left is empty
+			spec, _ := next.DataSpec()                           // which they were made with
+			_ = driver.DropIndex(undoing, db.Driver, spec, name) // one that is left is empty
 		}
 	}
 	if err == nil {
