@@ -200,47 +200,33 @@ func (db *Database) wayOut(ctx context.Context, m *meta.Table) string {
 
 // Table returns the table that the catalogue, at a version, describes: from memory where it was opened before.
 func (db *Database) Table(ctx context.Context, m *meta.Table, version uint32) (*Table, error) {
-	db.mu.Lock()
-	tbl := db.tables[m.ID]
-	db.mu.Unlock()
-	if tbl != nil {
-		_, err := tbl.adopt(ctx, m, nil, version)
-		return tbl, err
-	}
-	tbl, err := newTable(ctx, db, m, nil, version)
-	if err != nil {
-		return nil, err
-	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if first := db.tables[m.ID]; first != nil {
-		return first, nil
-	}
-	db.tables[m.ID] = tbl
-	return tbl, nil
+	return opened(ctx, db, db.tables, m.ID, m, nil, version)
 }
 
 // forTenant returns a table for a tenant, from memory where it was opened before.
 func (db *Database) forTenant(ctx context.Context, m *meta.Table, tenant *meta.Tenant, version uint32) (*Table, error) {
-	of := openFor{m.ID, tenant.ID}
+	return opened(ctx, db, db.bound, openFor{m.ID, tenant.ID}, m, tenant, version)
+}
+
+// opened returns one of the tables that are open, or opens it. It is known as of the version, or of a later one, although another call
+// that has read an earlier one may have opened it meanwhile.
+func opened[K comparable](ctx context.Context, db *Database, tables map[K]*Table, key K, m *meta.Table, tenant *meta.Tenant, version uint32) (*Table, error) {
 	db.mu.Lock()
-	tbl := db.bound[of]
+	tbl := tables[key]
 	db.mu.Unlock()
-	if tbl != nil {
-		_, err := tbl.adopt(ctx, m, tenant, version)
-		return tbl, err
+	if tbl == nil {
+		own, err := newTable(ctx, db, m, tenant, version)
+		if err != nil {
+			return nil, err
+		}
+		db.mu.Lock()
+		if tbl = tables[key]; tbl == nil {
+			tbl, tables[key] = own, own
+		}
+		db.mu.Unlock()
 	}
-	tbl, err := newTable(ctx, db, m, tenant, version)
-	if err != nil {
-		return nil, err
-	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if first := db.bound[of]; first != nil {
-		return first, nil
-	}
-	db.bound[of] = tbl
-	return tbl, nil
+	_, err := tbl.adopt(ctx, m, tenant, version)
+	return tbl, err
 }
 
 // Show lets the table, if it is open, know what the catalogue says of it since a change.
