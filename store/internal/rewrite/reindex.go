@@ -132,52 +132,67 @@ func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.En
 }
 
 // finish fills an index with the values of all rows, says so, and removes what was there before. If another
-// client begins to make it again, it is that one which is finished.
+// client begins to make it again, it is that one which is finished. A table that is dropped meanwhile needs it no more.
 func (b *indexBuild) finish(ctx context.Context, ref meta.IndexRef) error {
 	for {
-		unit, err := b.finishOnce(ctx, ref)
-		if !fault.Refused(err) {
+		metas, version, err := b.users(ctx, ref)
+		if err != nil {
 			return err
 		}
-		metas, _, failed := b.db.Catalogue.Tables(ctx)
-		if failed != nil {
+		err = b.finishOnce(ctx, ref, metas, version)
+		dropped := errors.Is(err, fault.ErrNoTable) || errors.Is(err, driver.ErrNoFamily)
+		if !dropped && !fault.Refused(err) {
+			return err
+		}
+		now, _, failed := b.users(ctx, ref)
+		switch {
+		case errors.Is(failed, fault.ErrNoTable):
+			return err
+		case failed != nil:
 			return fault.Join(err, failed)
 		}
-		i := slices.IndexFunc(metas, func(m *meta.Table) bool { return len(m.Using(ref)) > 0 })
-		if i < 0 || metas[i].Using(ref)[0].Unit == unit {
+		changed := now[0].Using(ref)[0].Unit != metas[0].Using(ref)[0].Unit
+		if dropped {
+			changed = slices.ContainsFunc(metas, func(m *meta.Table) bool {
+				return !slices.ContainsFunc(now, func(n *meta.Table) bool { return n.ID == m.ID })
+			})
+		}
+		if !changed {
 			return err
 		}
 		pause.Repeats(ctx, "index_changed")
 	}
 }
 
-// finishOnce does so for the index as it is in the catalogue at first, and returns its number.
-func (b *indexBuild) finishOnce(ctx context.Context, ref meta.IndexRef) (unit uint32, err error) {
+// users returns the tables that use an index, and the version of the catalogue that says so. It is an error if there are none.
+func (b *indexBuild) users(ctx context.Context, ref meta.IndexRef) ([]*meta.Table, uint32, error) {
 	metas, version, err := b.db.Catalogue.Tables(ctx)
-	if err != nil {
-		return unit, err
-	}
 	metas = slices.DeleteFunc(metas, func(m *meta.Table) bool { return len(m.Using(ref)) == 0 })
-	if len(metas) == 0 {
-		return 0, fault.ErrNoTable
+	if err == nil && len(metas) == 0 {
+		err = fault.ErrNoTable
 	}
+	return metas, version, err
+}
+
+// finishOnce does so for the index as it is in the catalogue at a version, in tables that use it.
+func (b *indexBuild) finishOnce(ctx context.Context, ref meta.IndexRef, metas []*meta.Table, version uint32) error {
 	f := metas[0].Using(ref)[0]
-	if unit = f.Unit; f.Filling {
+	if f.Filling {
 		if err := b.db.Catalogue.Quiesce(ctx, version); err != nil {
-			return unit, err
+			return err
 		}
 		var tables []*session.Table
 		for _, m := range metas {
 			tbl, err := b.db.Table(ctx, m, version)
 			if err != nil {
-				return unit, err
+				return err
 			}
 			tables = append(tables, tbl)
 		}
 		if err := b.fillAll(ctx, ref, tables); err != nil {
-			return unit, err
+			return err
 		}
-		err = b.changeIndex(ctx, ref, func(_ *catalogue.Edit, g *meta.Field) bool {
+		err := b.changeIndex(ctx, ref, func(_ *catalogue.Edit, g *meta.Field) bool {
 			done := g.Filling && g.Unit == f.Unit
 			if done {
 				g.Filling = false
@@ -185,16 +200,16 @@ func (b *indexBuild) finishOnce(ctx context.Context, ref meta.IndexRef) (unit ui
 			return done
 		})
 		if err != nil {
-			return unit, err
+			return err
 		}
 	}
 	for _, m := range metas {
 		if err := DropUnused(ctx, b.db, m); err != nil {
-			return unit, err
+			return err
 		}
 		b.db.Refresh(ctx, m.ID)
 	}
-	return unit, nil
+	return nil
 }
 
 // changeIndex changes what the entries of all tables say of an index, with one change of the catalogue.
