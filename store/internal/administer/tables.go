@@ -64,7 +64,7 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 	}
 	tbl, err := db.Table(ctx, made, made.Version)
 	if err != nil {
-		return nil, fmt.Errorf("table %q was created, but cannot be opened: %w", schema.Name, err)
+		return nil, fmt.Errorf("table %q was created, but cannot be opened: %w", schema.Name, fault.Gone(err))
 	}
 	return tbl, nil
 }
