@@ -382,16 +382,16 @@ func (s *shard) endDivision(ctx context.Context, p unit.Page, is unit.Part, take
 	return nil
 }
 
-// handOver takes steps 4 and 5 of a unit of which label 0 was read: the left neighbour takes what is frozen, which is
+// handOver takes steps 4 and 5 of a unit of which label 0 was read, and which has frozen some: the left neighbour takes these, which are
 // deleted then. Who finds that something has changed in between does nothing.
 func (s *shard) handOver(ctx context.Context, p unit.Page) error {
 	is := p.PartOf()
-	if is.N == 0 {
-		return nil
-	}
 	frozen, err := s.units.Frozen(ctx, p)
 	if err != nil || frozen == nil {
 		return err
+	}
+	if err := s.units.Settle(ctx, p.Unit); err != nil {
+		return err // what others put into the neighbour then would be missed by who finds its place here yet
 	}
 	left := s.of.shards.get(is.Left, p.Unit.Epoch)
 	taken, err := left.takeOver(ctx, p.Unit.Epoch, is, frozen)

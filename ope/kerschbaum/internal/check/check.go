@@ -119,6 +119,11 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 		c.s = s
 		u := s.Unit(epoch)
 		p, err := s.ReadHeader(ctx, u)
+		if err == nil && p.Meta.State == ope.StateAbsent { // it was there, or is named: what is not decided yet, a read may miss
+			if err = s.Settle(ctx, u); err == nil {
+				p, err = s.ReadHeader(ctx, u)
+			}
+		}
 		if errors.Is(err, ope.ErrIndex) && p.Meta.State != ope.StateAbsent {
 			// Its header is damaged, or what says which part it has. The walk reports that.
 			is := unit.Whole(c.Domain)
@@ -238,7 +243,7 @@ func (c *check) walk(ctx context.Context, p unit.Page, is unit.Part, from order.
 		if err != nil {
 			return err
 		}
-		if view.Meta.State == ope.StateRetired || view.Meta.Generation != generation {
+		if view.Meta.State == ope.StateRetired || view.Meta.Generation != generation || view.Meta.State < p.Meta.State {
 			return nil
 		}
 		if from.IsZero() {

@@ -127,7 +127,10 @@ func (s *Shard) ReadRecords(ctx context.Context, u *unit.Unit, from, to []byte, 
 		gone := has && is.Generation == least.Generation && is.State != ope.StateRetired &&
 			(len(view.Records) == 0 || !bytes.Equal(view.Records[0].Key, from))
 		if !back && !gone {
-			return view, nil
+			if is.State == ope.StateRetired {
+				err = s.Settle(ctx, u) // or others, who know of no later epoch yet, would miss what is put there
+			}
+			return view, err
 		}
 		latest, err := s.Decide(ctx, u, is)
 		switch {
