@@ -260,26 +260,21 @@ func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertex
 // divided and nobody has put a value beside it since. One that the index has no record of is [ope.ErrCiphertext], or
 // [ope.ErrIndex] where the index was made again; one of another index is noticed, unless by chance both gave the same string.
 func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
-	if err := made(s.id); err != nil {
-		return 0, err
-	}
-	if len(c) != s.size() {
-		return 0, ope.ErrCiphertext
+	if err := made(s.id); err != nil || len(c) != s.size() {
+		return 0, cmp.Or(err, ope.ErrCiphertext)
 	}
 	s.mu.RLock()
-	found := s.known.byCiphertext(fromBytes(c))
-	var x uint64
-	if found != nil {
-		x = found.x
-	}
+	known, found := s.known.byCiphertext(fromBytes(c))
 	s.mu.RUnlock()
-	if found != nil {
-		return s.domain.At(x), nil
+	if found {
+		return s.domain.At(known.x), nil
 	}
-	if open, err := s.ready(ctx); err != nil {
-		return 0, err
-	} else if !open {
-		return 0, ope.ErrCiphertext
+	open, err := s.ready(ctx)
+	if err == nil && !open && s.root.decides(ctx, &err) {
+		open, err = s.ready(ctx)
+	}
+	if err != nil || !open {
+		return 0, cmp.Or(err, ope.ErrCiphertext)
 	}
 	q, err := s.find(ctx, c)
 	if err != nil {
@@ -298,7 +293,7 @@ func (s *Indexed) find(ctx context.Context, c ope.Ciphertext) (pair, error) {
 	s.mu.RLock()
 	u := s.root.leafOf(fromBytes(c))
 	s.mu.RUnlock()
-	for {
+	for decided := (*unit)(nil); ; {
 		s.tripped(1)
 		v, err := s.index.Read(ctx, u.name, c, append(bytes.Clone(c), 0), 1)
 		if err != nil {
@@ -314,6 +309,10 @@ func (s *Indexed) find(ctx context.Context, c ope.Ciphertext) (pair, error) {
 		}
 		var e *elsewhere
 		if err := u.check(v.Meta); !errors.As(err, &e) {
+			if decided != u && u.decides(ctx, &err) {
+				decided = u
+				continue
+			}
 			return pair{}, cmp.Or(err, ope.ErrCiphertext)
 		}
 		before, err := s.instead(ctx, e)

@@ -213,7 +213,7 @@ func (s *Indexed) copy(ctx context.Context, u *unit, ps []pair) (bool, error) {
 	case view.Meta.State != ope.StateAbsent:
 		return false, nil
 	case was:
-		return false, u.gone()
+		return false, u.stayed(ctx)
 	}
 	there, err := u.unsealAll(view.Records)
 	if err != nil {

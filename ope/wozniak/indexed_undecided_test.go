@@ -119,3 +119,35 @@ func TestUndecidedParts(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// A ciphertext that a client was given for what it has read is one for all others, although the database has not decided that yet.
+func TestUndecidedCiphertexts(t *testing.T) {
+	for _, first := range []bool{true, false} { // the root is open, or is not
+		ix := memindex.New()
+		writer := newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true})
+		if !first {
+			_, err := writer.Encrypt(bg, 5)
+			require.NoError(t, err)
+		}
+		old := copyOf(t, ix, writer.root.name)
+		_, err := writer.Encrypt(bg, 1000)
+		require.NoError(t, err)
+		given, err := newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true}).Encrypt(bg, 1000)
+		require.NoError(t, err)
+
+		for _, knows := range []bool{true, false} { // that the root is open
+			x := &undecidedIndex{Index: ix}
+			s := newIndexed(t, x, ope.Int32, &IndexedOptions{TargetsOnly: true})
+			if knows {
+				_, err := s.ready(bg)
+				require.NoError(t, err)
+			}
+			x.old.Store(old)
+			got, err := s.Decrypt(bg, given)
+			require.NoError(t, err)
+			require.EqualValues(t, 1000, got)
+			_, err = s.Decrypt(bg, s.bytes(fromBytes(given).add(u192{lo: 1})))
+			require.ErrorIs(t, err, ope.ErrCiphertext)
+		}
+	}
+}

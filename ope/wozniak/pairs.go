@@ -92,13 +92,13 @@ func (s *pairs) between(x, to uint64) (n int) {
 	return n + end.i - from.i
 }
 
-// byCiphertext returns the pair with a ciphertext, or nil.
-func (s *pairs) byCiphertext(c u192) *pair {
+// byCiphertext returns the pair with a ciphertext, if there is one.
+func (s *pairs) byCiphertext(c u192) (is pair, found bool) {
 	p := s.at(s.find(func(_ uint64, d u192) bool { return !d.less(c) }))
 	if p == nil || p.c != c {
-		return nil
+		return is, false
 	}
-	return p
+	return *p, true
 }
 
 // put adds a pair. It reports false, and changes nothing, if it does not fit between its
