@@ -259,6 +259,7 @@ func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertex
 // Decrypt implements [ope.Scheme]. A ciphertext that is not remembered costs one round trip, or two where a unit was
 // divided and nobody has put a value beside it since. One that the index has no record of is [ope.ErrCiphertext], or
 // [ope.ErrIndex] where the index was made again; one of another index is noticed, unless by chance both gave the same string.
+// On an [ope.Decider], one that is not there is looked up again after what is there is decided.
 func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 	if err := made(s.id); err != nil || len(c) != s.size() {
 		return 0, cmp.Or(err, ope.ErrCiphertext)
