@@ -26,6 +26,7 @@ func droppedSchemas() map[string]Schema {
 		"append-only": schema(func(s *Schema) {
 			s.AppendOnly, s.Key, s.Columns[0] = true, append(s.Key, TiePart("tie")), s.Columns[0].Covering()
 		}),
+		"tenants": schema(func(s *Schema) { s.Tenants = true }),
 	}
 }
 
@@ -33,7 +34,7 @@ func droppedSchemas() map[string]Schema {
 // it learns of them, Verify counts what is left, and drops it with Repair.
 func TestPutSleepsThroughDropAndConversion(t *testing.T) {
 	puts := map[string]func(*Table, context.Context, ...Row) error{"put": (*Table).Put, "insert": (*Table).Insert, "update": (*Table).Update, "upsert": (*Table).Upsert}
-	left := 0
+	left := make(map[bool]int) // by whether there are tenants
 	for name, schema := range droppedSchemas() {
 		for how, put := range puts {
 			if !schema.Conditional && how != "put" {
@@ -46,6 +47,12 @@ func TestPutSleepsThroughDropAndConversion(t *testing.T) {
 					other := stores(t, db, 1)[0]
 					tbl, err := other.Create(ctx, schema)
 					require.NoError(t, err)
+					writes := tbl
+					if schema.Tenants {
+						require.NoError(t, other.CreateTenant(ctx, "alpha"))
+						writes, err = tbl.Tenant(ctx, "alpha")
+						require.NoError(t, err)
+					}
 					begun, n := false, 0
 					sleeper, err := Open(ctx, drivertest.NewFaulty(db, func(drivertest.Op) drivertest.Fault {
 						if begun {
@@ -59,8 +66,12 @@ func TestPutSleepsThroughDropAndConversion(t *testing.T) {
 					require.NoError(t, err)
 					sleeps, err := sleeper.Table(ctx, "t")
 					require.NoError(t, err)
+					if schema.Tenants {
+						sleeps, err = sleeps.Tenant(ctx, "alpha")
+						require.NoError(t, err)
+					}
 					if how == "update" || how == "upsert" {
-						require.NoError(t, tbl.Put(ctx, Row{"id": int64(1), "v": int64(3), "w": int64(4)}))
+						require.NoError(t, writes.Put(ctx, Row{"id": int64(1), "v": int64(3), "w": int64(4)}))
 					}
 					require.NoError(t, other.Alter(ctx, "t", DropColumn("v")))
 					_, err = tbl.Convert(ctx, nil)
@@ -76,7 +87,7 @@ func TestPutSleepsThroughDropAndConversion(t *testing.T) {
 					require.Empty(t, faults)
 					require.LessOrEqual(t, report.Unknown, min(at, 1))
 					require.LessOrEqual(t, report.Unknown, report.Dangling)
-					left += report.Unknown
+					left[schema.Tenants] += report.Unknown
 					report, faults = verified(t, tbl, VerifyOptions{Repair: true, Grace: time.Nanosecond})
 					require.Empty(t, faults)
 					require.Equal(t, report.Dangling, report.Dropped)
@@ -86,5 +97,6 @@ func TestPutSleepsThroughDropAndConversion(t *testing.T) {
 			}
 		}
 	}
-	require.NotZero(t, left)
+	require.NotZero(t, left[false])
+	require.NotZero(t, left[true])
 }

@@ -17,10 +17,12 @@ import (
 // runTenants verifies what is stored for each tenant, and looks for what is stored for none.
 func (v *Verifier) runTenants(ctx context.Context) error {
 	var some []*Verifier // with postings to be dropped
+	putBack := false
 	err := v.of.EachTenant(ctx, func(tbl *session.Table) error {
 		one := NewVerifier(tbl, v.opts).Only(v.part, v.parts)
 		one.room = v.room
 		err := one.check(ctx)
+		putBack = putBack || one.report.PutBack
 		if v.room -= len(one.dangling); len(one.dangling) > 0 {
 			some = append(some, one)
 		} else {
@@ -31,8 +33,8 @@ func (v *Verifier) runTenants(ctx context.Context) error {
 	if err == nil {
 		err = v.strays(ctx)
 	}
-	if err == nil {
-		err = dropDangling(ctx, some...)
+	if v.report.PutBack = v.report.PutBack || putBack; err == nil {
+		err = dropDangling(ctx, append(some, v)...)
 	}
 	for _, one := range some {
 		v.report.Add(&one.report)
@@ -40,7 +42,8 @@ func (v *Verifier) runTenants(ctx context.Context) error {
 	return err
 }
 
-// strays counts rows and postings of no tenant, and finds postings of no column.
+// strays counts rows and postings of no tenant, and finds postings of no column. Those that clients left which slept while
+// a column was dropped are noted to be dropped.
 func (v *Verifier) strays(ctx context.Context) (err error) {
 	known, err := pseudonym.All(ctx, v.of)
 	if err != nil {
@@ -67,6 +70,11 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 					return err
 				case ours:
 					postings.add(known, pseudonym.At(row.Key, len(meta.ColumnID{})))
+				case left(now, row.Key):
+					v.report.Postings, v.report.Dangling, v.report.Unknown = v.report.Postings+1, v.report.Dangling+1, v.report.Unknown+1
+					if v.opts.Repair && len(v.dangling) < v.room {
+						v.dangling = append(v.dangling, driver.Row{Key: row.Key})
+					}
 				default:
 					v.fault(inspect.Fault{Kind: inspect.FaultPosting, Place: row.Key, Err: errFamily})
 				}
@@ -90,11 +98,8 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 // is known by then.
 func knownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, *engine.Engine, error) {
 	for again := false; ; again = true {
-		if len(posting) >= len(meta.ColumnID{})+len(pseudonym.Token{}) {
-			id := meta.ColumnID(posting[:len(meta.ColumnID{})])
-			if id == (meta.ColumnID{}) && t.Meta.AppendOnly() || slices.Contains(t.Meta.Dropped, id) || slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Posted() }) {
-				return true, t, nil
-			}
+		if len(posting) >= len(meta.ColumnID{})+len(pseudonym.Token{}) && knows(t, meta.ColumnID(posting[:len(meta.ColumnID{})])) {
+			return true, t, nil
 		}
 		if again { // what was removed since it was read is of a column that was dropped
 			there, err := chunks.Exists(ctx, t.Postings, posting)
@@ -106,6 +111,28 @@ func knownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, 
 		}
 		t = now
 	}
+}
+
+// dropLeft drops the postings that strays has noted, of columns that there still are not.
+func (v *Verifier) dropLeft(ctx context.Context) error {
+	for chunk := range slices.Chunk(v.dangling, chunks.FullBatch) {
+		var keys [][]byte
+		for _, posting := range chunk {
+			ours, now, err := knownPosting(ctx, v.table, posting.Key)
+			if err != nil {
+				return err
+			}
+			if v.table = now; !ours {
+				keys = append(keys, posting.Key)
+			}
+		}
+		if err := v.table.Unpost(ctx, keys); err != nil {
+			return err
+		}
+		v.report.Dropped += len(keys)
+		v.progress("dropping", v.report.Dropped)
+	}
+	return nil
 }
 
 // mostStrays bounds the memory, whatever pseudonyms the database makes up.

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/pseudonym"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -593,7 +594,7 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 	if there, err := chunks.Exists(ctx, v.table.Postings, key); !there || err != nil {
 		return one, err
 	}
-	if v.left(key) {
+	if left(v.table, key) {
 		one.stale, one.unknown = true, true
 		return one, nil
 	}
@@ -601,12 +602,21 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 	return one, nil
 }
 
-// left reports whether a posting is such as a client leaves that slept while its column was dropped or changed, and the rows were
-// converted: no query meets it any more. No column has the id 0, and ids do not come back.
-func (v *Verifier) left(key []byte) bool {
+// left reports whether a posting of no column that the table knows is such as a client leaves that slept while its column was
+// dropped or changed, and the rows were converted: no query meets it any more. No column has the id 0, and ids do not come back.
+func left(t *engine.Engine, key []byte) bool {
 	var id meta.ColumnID
-	return copy(id[:], key) == len(id) && id != meta.ColumnID{} && v.by[id] == nil && !v.dropped[id] &&
-		len(key) > len(id)+len(v.table.Prefix)+v.table.Spec.PrefixBytes+len(rowcodec.WriteID{})
+	least := len(id) + t.Spec.PrefixBytes + len(rowcodec.WriteID{})
+	if t.Meta.Tenants {
+		least += len(pseudonym.Token{})
+	}
+	return copy(id[:], key) == len(id) && id != meta.ColumnID{} && !knows(t, id) && len(key) > least
+}
+
+// knows reports whether postings with an id are of a column that a table has, or had, or of deletions.
+func knows(t *engine.Engine, id meta.ColumnID) bool {
+	return id == (meta.ColumnID{}) && t.Meta.AppendOnly() || slices.Contains(t.Meta.Dropped, id) ||
+		slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Posted() })
 }
 
 // postingOutOfOrder returns a fault if what a row's posting carries is not in order with that of the row

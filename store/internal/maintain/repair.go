@@ -304,6 +304,9 @@ func (v *Verifier) drop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if v.ofAll() {
+		return v.dropLeft(ctx)
+	}
 	if err := v.goOn(ctx, t); err != nil {
 		return err
 	}
@@ -393,7 +396,7 @@ func (v *Verifier) stillDangling(ctx context.Context, postings []driver.Row) (st
 		}
 		c, err := v.columnOf(posting)
 		if err != nil { // of a column that was dropped since: Convert removes it, or has done so
-			stale[i], rows[i] = v.left(posting), new(rowcodec.Record)
+			stale[i], rows[i] = left(v.table, posting), new(rowcodec.Record)
 			return nil
 		}
 		r, known, err := v.rowOf(ctx, c, posting)

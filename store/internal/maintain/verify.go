@@ -101,13 +101,16 @@ const (
 
 // Run verifies the table. It returns what was found also with an error.
 func (v *Verifier) Run(ctx context.Context) (_ *inspect.Verification, err error) {
-	if v.table.Meta.Tenants && !v.of.Bound() {
+	if v.ofAll() {
 		err = v.runTenants(ctx)
 	} else if err = v.check(ctx); err == nil {
 		err = dropDangling(ctx, v)
 	}
 	return &v.report, err
 }
+
+// ofAll reports whether what is stored for each tenant is verified.
+func (v *Verifier) ofAll() bool { return v.table.Meta.Tenants && !v.of.Bound() }
 
 // check reads all there is.
 func (v *Verifier) check(ctx context.Context) error {
