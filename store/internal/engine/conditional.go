@@ -236,6 +236,9 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 		if row.record, err = now.Decode(read, nil, new(rowcodec.Scratch)); err != nil {
 			return conditionalRow{}, err
 		}
+	case c.renews && len(c.tried) == 0 && replaceable(err):
+		c.done = true // it stays as it is
+		return row, nil
 	case (c.merges || c.inserts) && err != nil:
 		return conditionalRow{}, err
 	case errors.As(err, &newer):
