@@ -420,8 +420,7 @@ func (r *round) countEqual(i int, one *Counts) {
 
 // insert puts rows that the table has not, and returns those that the source has otherwise by then.
 func (p *pass) insert(ctx context.Context, r *round, which []int) (changed []int, err error) {
-	lives := make(map[time.Duration][]int)
-	rows := make([]store.Row, len(which))
+	lives, rows := make(map[time.Duration][]int), make([]store.Row, len(which))
 	for n, i := range which {
 		lives[r.wish[i].ttl] = append(lives[r.wish[i].ttl], i)
 		rows[n] = r.found[i].Row
@@ -474,16 +473,20 @@ func (p *pass) count(r *round, each func(i int, one *Counts)) {
 // tableRows reads a part of the table, and hands its rows on in batches.
 func (p *pass) tableRows(ctx context.Context, part inspect.Part, do func(rows []store.Row) error) error {
 	return p.table.Scan(ctx, part, func(t *engine.Engine, found []layouts.Row) error {
-		rows := make([]store.Row, len(found))
-		for i, f := range found {
-			if f.Err != nil {
+		rows, torn := make([]store.Row, 0, len(found)), 0
+		for _, f := range found {
+			if errors.Is(f.Err, fault.ErrTorn) { // nobody knows its key: if the source has it, a repair of that part mends it
+				torn++
+				p.finds(nil, Found{}, errMixture)
+			} else if f.Err != nil {
 				return f.Err
+			} else {
+				rows = append(rows, t.Row(f.Record, nil))
 			}
-			rows[i] = t.Row(f.Record, nil)
 		}
 		p.batch(len(rows))
 		p.mu.Lock()
-		p.here += len(rows)
+		p.here, p.rows.Differs = p.here+len(rows), p.rows.Differs+torn
 		p.mu.Unlock()
 		return do(rows)
 	})

@@ -19,6 +19,7 @@ import (
 var (
 	errDiffers = errors.New("the table has other values than the source")
 	errMissing = errors.New("the table does not have the row")
+	errMixture = errors.New("a row of the table has cells of two writes, which a repair mends if the source has it; else verify the table, which tells its place")
 	errExtra   = errors.New("the source does not have the row")
 	errLate    = errors.New("the source may have been written after the cut-over, and the table has other values")
 )
@@ -159,14 +160,13 @@ func (p *pass) settle(ctx context.Context, r *round, equal bool) error {
 	wrong := make(map[int]bool)
 	for attempt := 0; len(which) > 0; attempt++ {
 		if attempt == looks {
+			for _, i := range which {
+				wrong[i] = !p.opts.Repair
+			}
 			if p.opts.Repair {
 				if err := p.mend(ctx, r, which); err != nil {
 					return err
 				}
-				break
-			}
-			for _, i := range which {
-				wrong[i] = true
 			}
 			break
 		}
@@ -228,11 +228,9 @@ func (p *pass) fresh(ctx context.Context, rec catalogue.Migration) error {
 func (p *pass) late(ctx context.Context, began catalogue.Migration, found []Found) error {
 	cutover := time.UnixMilli(began.CutOver)
 	compared := time.UnixMilli(cmp.Or(began.Checked, began.CutOver))
-	rec, err := p.record(ctx)
-	if err != nil {
+	if rec, err := p.record(ctx); err != nil {
 		return err
-	}
-	if rec.Paused {
+	} else if rec.Paused {
 		return ErrPaused
 	}
 	r, err := p.sees(ctx, found)
