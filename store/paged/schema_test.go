@@ -1,6 +1,7 @@
 package paged_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -154,6 +155,35 @@ func TestWritersNoticeChanges(t *testing.T) {
 	require.NoError(t, st.RenameTable(t.Context(), "t", "u"))
 	require.NoError(t, st.Drop(t.Context(), "u"))
 	require.ErrorIs(t, writer.Put(t.Context(), store.Row{"k": 5}), store.ErrNoTable)
+}
+
+// Who has given new keys, and died before writers with a lease knew, leaves that wait to whoever seals the pages again: else one of
+// them would put a page under the old key when all are said to be under the new one.
+func TestResealWaitsForWritersWithLease(t *testing.T) {
+	db := drivertest.NewMemory()
+	st := opened(t, db)
+	schema := store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("k", store.Int64)}, Columns: []store.Column{store.RandomisedColumn("note", store.String)}}
+	tbl, err := paged.Create(t.Context(), st, schema, 0)
+	require.NoError(t, err)
+	require.NoError(t, st.SetLease(t.Context(), 2*time.Second))
+	writer, err := paged.Open(t.Context(), opened(t, db), "t")
+	require.NoError(t, err)
+	require.NoError(t, writer.Put(t.Context(), store.Row{"k": 1}))
+
+	dying, die := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, die)
+	require.ErrorIs(t, st.RotateKeys(dying, "t"), context.Canceled)
+	d, err := st.Describe(t.Context())
+	require.NoError(t, err)
+	require.Len(t, d.Tables[0].RowKeys, 2, "the key is there")
+	c, err := tbl.Reseal(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, c.Resealed)
+	require.NoError(t, writer.Put(t.Context(), store.Row{"k": 2})) // a page of its own
+	c, err = tbl.Verify(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, c.Pages)
+	require.Zero(t, c.Old)
 }
 
 // Clients that do not know yet that the schema was changed, or a key added, learn it from the pages that others write.

@@ -38,9 +38,13 @@ func (t *Table) Verify(ctx context.Context, e *engine.Engine) (c Census, err err
 	return c, err
 }
 
-// Reseal seals the pages again that are not sealed with the newest key.
+// Reseal seals the pages again that are not sealed with the newest key. It waits until all writers know that key: whoever has made it
+// may have died before.
 func (t *Table) Reseal(ctx context.Context, e *engine.Engine) (c Census, err error) {
 	if e, err = e.Env.Refresh(ctx); err != nil {
+		return c, err
+	}
+	if err = t.Database().Catalogue.Quiesce(ctx, e.Since); err != nil {
 		return c, err
 	}
 	err = t.pages(ctx, e, &c, nil, func(e *engine.Engine, p *page) error {
