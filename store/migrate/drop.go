@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,9 +63,7 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 		if rec.Phase != catalogue.PhaseCutOver && rec.Phase != catalogue.PhaseDropped {
 			return notAt(*rec, "it was changed while rows were read")
 		}
-		if rec.Phase = catalogue.PhaseDropped; rec.Dropped == 0 {
-			rec.Dropped = time.Now().UnixMilli()
-		}
+		rec.Phase, rec.Dropped = catalogue.PhaseDropped, cmp.Or(rec.Dropped, time.Now().UnixMilli())
 		return nil
 	})
 	if err != nil {
@@ -102,7 +101,7 @@ func (m *Migration) noneLate(ctx context.Context, rec catalogue.Migration, late 
 	return err
 }
 
-// dropped removes the source if it is there still, and lists what remains. Another table that has its name by now stays.
+// dropped removes the source if it is there still, and lists what remains.
 func (m *Migration) dropped(ctx context.Context, rec catalogue.Migration) ([]Remain, error) {
 	if err := m.same(rec); err != nil {
 		return nil, err
@@ -119,7 +118,7 @@ func (m *Migration) dropped(ctx context.Context, rec catalogue.Migration) ([]Rem
 	return remains, nil
 }
 
-// remove removes the source, once: what is made under its name later is another table.
+// remove removes the source, once: what is made under its name later is another table. What is not as the source was stays, and may be it.
 func (m *Migration) remove(ctx context.Context, rec catalogue.Migration) error {
 	fingerprint, err := m.source.Fingerprint(ctx)
 	ours, is := m.source.(encrypted)
@@ -130,6 +129,8 @@ func (m *Migration) remove(ctx context.Context, rec catalogue.Migration) error {
 		err = administer.DropRest(ctx, ours.db, rec)
 	case gone:
 		err = nil
+	case err == nil:
+		err = fmt.Errorf("%w: %s was altered, or another table has its name by now, and nothing was dropped: change it back, or drop it yourself", ErrSource, rec.Source)
 	}
 	if err != nil {
 		return err

@@ -167,3 +167,29 @@ func TestDropOfARenamedSource(t *testing.T) {
 	_, err = s.st.Table(ctx, "from")
 	require.ErrorIs(t, err, store.ErrNoTable)
 }
+
+// A source that was altered when it was about to be dropped, or after a drop that failed, is not said to be dropped: its rows are there.
+func TestDropOfAnAlteredSource(t *testing.T) {
+	for name, by := range map[string]func(s *stage){
+		"changed back":    func(s *stage) { s.source.fingerprint = "1" },
+		"dropped by hand": func(s *stage) { _ = s.source.Drop(s.ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, 3, nil)
+			s.verified()
+			require.NoError(t, s.m.Cutover(s.ctx))
+			s.verify(nil)
+			s.source.scanned = func(int) { s.source.fingerprint = "2" } // the last look at its rows
+			for range 2 {
+				_, err := s.m.Drop(s.ctx, false, nil)
+				require.ErrorIs(t, err, ErrSource)
+				require.ErrorContains(t, err, "was altered, or another table has its name by now, and nothing was dropped")
+				require.Len(t, s.source.rows, 3)
+			}
+			by(s)
+			_, err := s.m.Drop(s.ctx, false, nil)
+			require.NoError(t, err)
+			require.Empty(t, s.source.rows)
+		})
+	}
+}
