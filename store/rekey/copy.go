@@ -57,6 +57,9 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 		if err := sameSchema(ctx, from, table, to, as, status.Phase != ""); err != nil {
 			return m, err
 		}
+		if err := samePolicies(ctx, from, table, to, as); err != nil {
+			return m, err
+		}
 	}
 	if status.Phase != "" {
 		return m, nil
@@ -142,6 +145,38 @@ func sameSchema(ctx context.Context, from *store.Store, table string, to *store.
 		way = "change the schema back or, to begin again, abort the migration into it, by 'rangecrypt migrate abort', and drop it"
 	}
 	return fmt.Errorf("%w: table %q is there, and its schema is another one than that of table %q: %s; %s", migrate.ErrUnfit, is.Name, table, what, way)
+}
+
+// samePolicies returns an error if a policy of the table that is there has a column in the clear which that of the other one seals: it was
+// set after a migration had taken over the one of before. A tenant without any policy there gets the other one.
+func samePolicies(ctx context.Context, from *store.Store, table string, to *store.Store, as string) error {
+	old, err := session.Of(from).Kept(ctx, table)
+	if err != nil || !old.Now().Meta.Tenants {
+		return err
+	}
+	into, err := session.Of(to).Kept(ctx, as)
+	if err != nil {
+		return err
+	}
+	return old.EachTenant(ctx, func(was *session.Table) error {
+		tenant := was.Now().TenantName()
+		_, has, err := administer.PolicyOf(ctx, session.Of(to), tenant, as)
+		if err != nil || !has {
+			return err
+		}
+		is, err := into.ForTenant(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		columns := is.Schema().Columns
+		for i, c := range was.Schema().Columns {
+			if c.Encryption != meta.Plain && columns[i].Encryption == meta.Plain {
+				return fmt.Errorf("%w: by the policy of table %q, column %q is sealed, and by that of table %q it would be in the clear: set the tenant's policy for table %[4]q, too, and convert its rows",
+					migrate.ErrUnfit, table, c.Name, as)
+			}
+		}
+		return nil
+	})
 }
 
 // differsAt says where columns, or parts of row keys, are stored in another way, or returns "".

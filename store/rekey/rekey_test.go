@@ -340,6 +340,41 @@ func TestCopyIntoAnotherStore(t *testing.T) {
 	})
 }
 
+// A policy that is set while the rows of a tenant come into another table is to be set there, too: else that would have in the clear, and
+// for ever, what the other one seals.
+func TestPolicyThatIsSetDuringACopy(t *testing.T) {
+	ctx := t.Context()
+	old, young := open(t, drivertest.NewMemory()), open(t, drivertest.NewMemory())
+	logs, err := old.Create(ctx, store.Schema{
+		Name: "logs", Tenants: true, Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
+		Columns: []store.Column{store.PlainColumn("zone", store.String), store.PlainColumn("note", store.String)},
+	})
+	require.NoError(t, err)
+	for _, name := range []string{"acme", "beta"} {
+		require.NoError(t, old.CreateTenant(ctx, name))
+		of, err := logs.Tenant(ctx, name)
+		require.NoError(t, err)
+		require.NoError(t, of.Put(ctx, store.Row{"id": int64(1), "zone": "z", "note": "n"}))
+	}
+	require.NoError(t, old.SetPolicy(ctx, "acme", "logs", store.Policy{Sensitive: []string{"note"}}))
+	m, err := rekey.Copy(ctx, old, "logs", young, "logs")
+	require.NoError(t, err)
+	_, err = m.Copy(ctx, inspect.Part{Of: 1}, nil)
+	require.NoError(t, err)
+	_, err = rekey.Copy(ctx, old, "logs", young, "logs")
+	require.NoError(t, err)
+
+	require.NoError(t, old.SetPolicy(ctx, "beta", "logs", store.Policy{Whole: true})) // which the next pass takes over
+	require.NoError(t, old.SetPolicy(ctx, "acme", "logs", store.Policy{Whole: true}))
+	_, err = rekey.Copy(ctx, old, "logs", young, "logs")
+	require.ErrorIs(t, err, migrate.ErrUnfit)
+	require.ErrorContains(t, err, `tenant "acme": `)
+	require.ErrorContains(t, err, `by the policy of table "logs", column "zone" is sealed`)
+	require.NoError(t, young.SetPolicy(ctx, "acme", "logs", store.Policy{Whole: true}))
+	_, err = rekey.Copy(ctx, old, "logs", young, "logs")
+	require.NoError(t, err)
+}
+
 // A tenant's key is replaced once; what its rows are found by stays under its first key.
 func TestReplaceTenant(t *testing.T) {
 	ctx, st := t.Context(), open(t, drivertest.NewMemory())

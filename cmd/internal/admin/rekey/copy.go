@@ -236,9 +236,10 @@ func (r *rekeying) listedRowKey(t inspect.Table) bool {
 // generation copies a table into a new one, which gets its name.
 func (r *rekeying) generation(ctx context.Context, name string) error {
 	next := name + migration.NextSuffix
-	of, err := rekey.Copy(ctx, r.Store, name, r.Store, next)
+	again := func() (*migrate.Migration, error) { return rekey.Copy(ctx, r.Store, name, r.Store, next) }
+	of, err := again()
 	if err == nil {
-		err = r.toTheEnd(ctx, r.Call, next, of)
+		err = r.toTheEnd(ctx, r.Call, next, of, again)
 	}
 	if err == nil {
 		err = r.Store.RenameTable(ctx, next, name)
@@ -252,8 +253,9 @@ func (r *rekeying) generation(ctx context.Context, name string) error {
 	return r.step(name, "row-keys", "is a new table, under other keys of row keys; the one of before is dropped")
 }
 
-// toTheEnd does what is left of a migration, in the store of a call.
-func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *migrate.Migration) error {
+// toTheEnd does what is left of a migration, in the store of a call. Before the cut-over it is begun again: schemas and policies may have
+// been changed while rows were copied.
+func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *migrate.Migration, again func() (*migrate.Migration, error)) error {
 	tbl, err := anytable.Find(ctx, c, into)
 	if err != nil {
 		return err
@@ -281,7 +283,9 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 			err = m.Verify(ctx, of, command.PartFlag{}, true)
 			verified = err == nil
 		default:
-			err = m.Cutover(ctx, of)
+			if _, err = again(); err == nil {
+				err = m.Cutover(ctx, of)
+			}
 		}
 		if err != nil && (!errors.Is(err, migrate.ErrPhase) && !errors.Is(err, migrate.ErrCutOver) || n == steps) { // otherwise another one was faster
 			return err
@@ -371,7 +375,8 @@ func (r *rekeying) copyAll(ctx context.Context, names []string, into *store.Stor
 	call := *r.Call
 	call.Kept, call.Store = r.into, into
 	for _, name := range names {
-		if err := r.toTheEnd(ctx, &call, name, begun[name]); err != nil {
+		again := func() (*migrate.Migration, error) { return rekey.Copy(ctx, r.Store, name, into, name) }
+		if err := r.toTheEnd(ctx, &call, name, begun[name], again); err != nil {
 			return exit.Early(ctx, fmt.Errorf("table %s: %w", show.Visible(name), err))
 		}
 	}
