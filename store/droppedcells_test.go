@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,5 +79,40 @@ func TestDroppedPlainColumnStaysUntilConverted(t *testing.T) {
 				require.Equal(t, s.Total, s.Done)
 			})
 		}
+	}
+}
+
+// What a row of a dropped column had from a time when it did not expire is not removed with the row: the database was told to keep it
+// for ever. A conversion removes it, whether the row has expired just now, or the database has removed the rest of it.
+func TestDroppedPlainColumnOfExpiredRows(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"lives": 0, "expired": 2 * time.Hour, "removed": 4 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			ctx, clock := t.Context(), newHandClock()
+			st := clocked(t, drivertest.NewMemoryAt(clock.now), clock, 0)[0]
+			tbl, err := st.Create(ctx, Schema{
+				Name: "t", TTL: TTLByRow, Key: []KeyPart{HashedPart("id", Int64)},
+				Columns: []Column{OrderedColumn("rank", Int32, MOPE), RandomisedColumn("note", String), PlainColumn("secret", String), PlainColumn("other", String)},
+			})
+			require.NoError(t, err)
+			require.NoError(t, tbl.Put(ctx, Row{"id": 1, "rank": 1, "secret": "in the clear", "other": "in the clear"}, Row{"id": 2, "rank": 2, "secret": "in the clear"}))
+			require.NoError(t, st.Alter(ctx, "t", DropColumn("secret"), DropColumn("other")))
+			require.NoError(t, tbl.Expiring(time.Hour).Put(ctx, Row{"id": 1, "rank": 1, "note": "n"}))
+			clock.advance(wait)
+			_, err = tbl.Convert(ctx, nil)
+			require.NoError(t, err)
+			for _, row := range familyRows(t, st.db.Driver, tbl, "t") {
+				for _, cell := range row.Cells {
+					require.NotContains(t, string(cell.Value), "in the clear")
+				}
+			}
+			report, err := tbl.Verify(ctx, nil)
+			require.NoError(t, err)
+			require.Empty(t, report.Faults)
+			// Whoever puts the row again has it.
+			require.NoError(t, tbl.Put(ctx, Row{"id": 1, "rank": 3, "note": "again"}))
+			row, err := tbl.Get(ctx, Row{"id": 1})
+			require.NoError(t, err)
+			require.Equal(t, "again", row["note"])
+		})
 	}
 }

@@ -3,6 +3,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -236,6 +238,9 @@ func (c *Conversion) part(ctx context.Context, t *engine.Engine, began catalogue
 	r.Cells.Stamps = true
 	err := chunks.InBatches(ctx, t.Data, r, func(batch []driver.Row) error {
 		done, err := c.Table.Now().ConvertAndSettle(ctx, batch)
+		if err == nil {
+			err = clearExpired(ctx, c.Table.Now(), batch)
+		}
 		whole = whole && done.Unfit == 0
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -257,6 +262,45 @@ func (c *Conversion) part(ctx context.Context, t *engine.Engine, began catalogue
 		}
 		return now.With(span), true
 	})
+}
+
+// clearExpired removes what rows that have expired have of dropped columns. The database removes the rest soon. But it was told to keep
+// for ever what came at a time when the row did not expire. Nobody reads that, also where the clock of this client is wrong, and what
+// somebody puts meanwhile stays.
+func clearExpired(ctx context.Context, t *engine.Engine, rows []driver.Row) error {
+	if !t.Meta.Expires() {
+		return nil
+	}
+	late, ageless, none := t.View.Late(), *t.View, make([]bool, len(t.Stored))
+	ageless.Clock = rowcodec.Clock{Now: func() time.Time { return time.Unix(0, 0) }} // nothing has expired by it
+	var s rowcodec.Scratch
+	var clears []driver.Replacement
+	for _, row := range rows {
+		if r, err := late.Decode(row, none, &s); err != nil || r != nil {
+			continue
+		}
+		if _, err := ageless.Decode(row, none, &s); err != nil {
+			continue
+		}
+		clear := driver.Replacement{Row: row.Key}
+		for _, cell := range row.Cells {
+			known := slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return bytes.Equal(c.Id[:], cell.Qualifier) })
+			if known || len(cell.Qualifier) == 0 {
+				continue
+			}
+			if clear.Deletes = append(clear.Deletes, cell.Qualifier); len(clear.Deletes) == 1 || cell.Stamp > clear.Seen.Stamp {
+				clear.Seen = cell
+			}
+		}
+		if len(clear.Deletes) > 0 {
+			clears = append(clears, clear)
+		}
+	}
+	if len(clears) == 0 {
+		return nil
+	}
+	_, err := t.Data.Replace(ctx, clears...)
+	return err
 }
 
 // finish ends the round, if it still is the present one: then all its parts are done. It says in the
