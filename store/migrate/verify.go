@@ -226,8 +226,7 @@ func (p *pass) fresh(ctx context.Context, rec catalogue.Migration) error {
 // late counts rows of the source that were written too late to be compared before the cut-over, and that the table has otherwise. The
 // application may have changed the table's row since: where that is seen, a row of before the cut-over does not count.
 func (p *pass) late(ctx context.Context, began catalogue.Migration, found []Found) error {
-	cutover := time.UnixMilli(began.CutOver)
-	compared := time.UnixMilli(cmp.Or(began.Checked, began.CutOver))
+	cutover, compared := time.UnixMilli(began.CutOver), time.UnixMilli(cmp.Or(began.Checked, began.CutOver))
 	if rec, err := p.record(ctx); err != nil {
 		return err
 	} else if rec.Paused {
