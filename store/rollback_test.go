@@ -432,7 +432,7 @@ func TestRollbackAndRepair(t *testing.T) {
 				v, err := old.Verify(ctx, &VerifyOptions{Repair: true, Grace: 1})
 				require.NoError(t, err)
 				require.Equal(t, 1, v.Faults[inspect.FaultCell])
-				require.Equal(t, tenants, v.Dangling == 0, "the postings of an unknown column are of no tenant")
+				require.Equal(t, bound, v.Dangling == 0, "the postings of an unknown column are of no tenant")
 				require.Zero(t, v.Dropped)
 				require.Zero(t, v.Repaired)
 			}
