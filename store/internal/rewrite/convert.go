@@ -276,12 +276,6 @@ func clearExpired(ctx context.Context, t *engine.Engine, rows []driver.Row) erro
 	var s rowcodec.Scratch
 	var clears []driver.Replacement
 	for _, row := range rows {
-		if r, err := late.Decode(row, none, &s); err != nil || r != nil {
-			continue
-		}
-		if _, err := ageless.Decode(row, none, &s); err != nil {
-			continue
-		}
 		clear := driver.Replacement{Row: row.Key}
 		for _, cell := range row.Cells {
 			known := slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return bytes.Equal(c.Id[:], cell.Qualifier) })
@@ -292,7 +286,13 @@ func clearExpired(ctx context.Context, t *engine.Engine, rows []driver.Row) erro
 				clear.Seen = cell
 			}
 		}
-		if len(clear.Deletes) > 0 {
+		if len(clear.Deletes) == 0 {
+			continue // as nearly all rows, which need not be opened then
+		}
+		if r, err := late.Decode(row, none, &s); err != nil || r != nil {
+			continue
+		}
+		if _, err := ageless.Decode(row, none, &s); err == nil {
 			clears = append(clears, clear)
 		}
 	}
