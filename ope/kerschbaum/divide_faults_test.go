@@ -277,16 +277,23 @@ func (l *undecided) Commit(ctx context.Context, u ope.Unit, cond ope.Condition, 
 	return l.Index.Commit(ctx, u, cond, change)
 }
 
+// unitAsItIs returns an index that has a unit alone, as it is now.
+func unitAsItIs(t *testing.T, index ope.Index, name ope.Unit) *opetest.Index {
+	t.Helper()
+	view, err := index.Read(t.Context(), name, nil, nil, 0)
+	require.NoError(t, err)
+	alone := opetest.NewIndex()
+	_, err = alone.Commit(t.Context(), name, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta})
+	require.NoError(t, err)
+	return alone
+}
+
 // Who sees that the left neighbour has taken values has it decided, before it deletes them.
 func TestTakenValuesAreDecided(t *testing.T) {
 	index, s := frozenIndex(t)
 	of := first(s)
 	left := s.shards.get(of.known.part.Left, 1)
-	view, err := index.Read(t.Context(), left.unit(1).Name, nil, nil, 0)
-	require.NoError(t, err)
-	before := opetest.NewIndex()
-	_, err = before.Commit(t.Context(), left.unit(1).Name, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta})
-	require.NoError(t, err)
+	before := unitAsItIs(t, index, left.unit(1).Name)
 	p, err := of.units.ReadHeader(t.Context(), of.unit(1))
 	require.NoError(t, err)
 	frozen, err := of.units.Frozen(t.Context(), p)
@@ -315,11 +322,7 @@ func TestUnitsThatLackValuesAreDecided(t *testing.T) {
 	index, s := frozenIndex(t)
 	of := first(s)
 	left := s.shards.get(of.known.part.Left, 1)
-	view, err := index.Read(t.Context(), left.unit(1).Name, nil, nil, 0)
-	require.NoError(t, err)
-	before := opetest.NewIndex()
-	_, err = before.Commit(t.Context(), left.unit(1).Name, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta})
-	require.NoError(t, err)
+	before := unitAsItIs(t, index, left.unit(1).Name)
 	seen := &undecided{Index: index, before: before, unit: left.unit(1).Name, over: true}
 	other := newClient(t, seen, ope.Int64, nil)
 	requireAll := func() {

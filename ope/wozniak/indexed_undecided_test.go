@@ -49,6 +49,18 @@ func copyOf(t *testing.T, ix ope.Index, units ...ope.Unit) *memindex.Index {
 	return to
 }
 
+// begun returns an index, a client of it and a copy, of before it was opened or since.
+func begun(t *testing.T, first bool) (*memindex.Index, *Indexed, *memindex.Index) {
+	t.Helper()
+	ix := memindex.New()
+	writer := newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true})
+	if !first {
+		_, err := writer.Encrypt(bg, 5)
+		require.NoError(t, err)
+	}
+	return ix, writer, copyOf(t, ix, writer.root.name)
+}
+
 // What one read has shown and the next one misses is missing only if that is decided.
 func TestUndecidedPairs(t *testing.T) {
 	calls := map[string]func(s *Indexed) error{
@@ -58,13 +70,7 @@ func TestUndecidedPairs(t *testing.T) {
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			for _, first := range []bool{true, false} { // the root is open, or is not
-				ix := memindex.New()
-				writer := newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true})
-				if !first {
-					_, err := writer.Encrypt(bg, 5)
-					require.NoError(t, err)
-				}
-				old := copyOf(t, ix, writer.root.name)
+				ix, writer, old := begun(t, first)
 				given, err := writer.Encrypt(bg, 1000)
 				require.NoError(t, err)
 
@@ -123,13 +129,7 @@ func TestUndecidedParts(t *testing.T) {
 // A ciphertext that a client was given for what it has read is one for all others, although the database has not decided that yet.
 func TestUndecidedCiphertexts(t *testing.T) {
 	for _, first := range []bool{true, false} { // the root is open, or is not
-		ix := memindex.New()
-		writer := newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true})
-		if !first {
-			_, err := writer.Encrypt(bg, 5)
-			require.NoError(t, err)
-		}
-		old := copyOf(t, ix, writer.root.name)
+		ix, writer, old := begun(t, first)
 		_, err := writer.Encrypt(bg, 1000)
 		require.NoError(t, err)
 		given, err := newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true}).Encrypt(bg, 1000)
