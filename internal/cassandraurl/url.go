@@ -185,12 +185,12 @@ func CheckHosts(hosts []string) error {
 		if strings.Contains(strings.TrimPrefix(h, "["), ":") {
 			var err error
 			if host, port, err = net.SplitHostPort(h); err != nil {
-				return fmt.Errorf("%q is not HOST or HOST:PORT", h)
+				return fmt.Errorf("%q is not HOST or HOST:PORT", shownHosts(h))
 			}
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
 		if !hostName.MatchString(host) || err != nil || n == 0 {
-			return fmt.Errorf("%q is not HOST or HOST:PORT", h)
+			return fmt.Errorf("%q is not HOST or HOST:PORT", shownHosts(h))
 		}
 	}
 	return nil
@@ -401,8 +401,15 @@ func (n *Name) centres() []string {
 	return slices.DeleteFunc(names, func(s string) bool { return s == "class" })
 }
 
-// Shown returns a name of the form SCHEME:PLACE?OPTIONS for a message: without credentials before the hosts, what follows a '#', options that do not
-// follow a '?', and the values of those that do not exist.
+// noPort matches what stands where a port may, before a path or another host, and is no number: perhaps the password of a
+// ROLE:PASSWORD without an '@'.
+var noPort = regexp.MustCompile(`:[^:/,\]]*[^0-9:/,\]][^:/,\]]*(/|,|$)`)
+
+// shownHosts returns hosts, and what may follow them, for a message.
+func shownHosts(place string) string { return noPort.ReplaceAllString(place, ":...$1") }
+
+// Shown returns a name of the form SCHEME:PLACE?OPTIONS for a message: without credentials before the hosts, ports that are no numbers, what
+// follows a '#', options that do not follow a '?', and the values of those that do not exist.
 func Shown(name string) string {
 	scheme, rest, _ := strings.Cut(name, ":")
 	rest, _, fragment := strings.Cut(rest, "#")
@@ -415,7 +422,8 @@ func Shown(name string) string {
 	if i := strings.IndexAny(place, optionSigns); i >= 0 {
 		place = place[:i+1] + "..."
 	}
-	shown := scheme + ":" + place
+	slashes := strings.TrimSuffix(place, strings.TrimLeft(place, "/"))
+	shown := scheme + ":" + slashes + shownHosts(place[len(slashes):])
 	if asked {
 		shown += "?"
 	}

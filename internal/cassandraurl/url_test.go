@@ -109,6 +109,7 @@ func TestParseRefuses(t *testing.T) {
 		"cassandra://app:hun/ter2@h/ks", "cassandra://app:hun?hunter2@h/ks",
 		"cassandra://app:hunter2?x@h/ks", "cassandra://app:hunter2#x@h/ks", "cassandra://app:hunter2?x=y@h/ks", "cassandra://app:hunter2?x&y@h/ks?user=app", "cassandra:app:hunter2?x@h/ks",
 		"cassandra://h/ks&user=app&password=hunter2", "cassandra://h/ks;password=hunter2?user=app", "cassandra://h&password=hunter2", "cassandra://h/ks/password=hunter2",
+		"cassandra://app:hunter2/ks", "cassandra://app:a:hunter2/ks", "cassandra:app:hunter2", "cassandra://h:1,app:hunter2,i/ks",
 	} {
 		_, err := Parse(name)
 		require.Error(t, err, name)
@@ -120,6 +121,7 @@ func TestParseRefuses(t *testing.T) {
 func TestShown(t *testing.T) {
 	for _, name := range []string{
 		"cassandra://h:1,i/ks", "cassandra://h/ks?user=app&password-file=/a/b", "cassandra://h/ks?user=me@home&ca=/a@b", "hbase://h:2181/ns", "cassandra:",
+		"cassandra://[2001:db8::1]:9042,[fe80::a]/ks",
 	} {
 		require.Equal(t, name, Shown(name))
 	}
