@@ -60,13 +60,21 @@ type fieldText struct{ name, value string }
 func common(d inspect.Field) []fieldText {
 	fields := []fieldText{{"name", quoted(d.Name)}}
 	if d.Encryption != "tie" {
-		fields = append(fields, fieldText{"type", d.Type})
+		fields = append(fields, fieldText{"type", typeText(d.Type)})
 	}
 	fields = append(fields, fieldText{"encryption", d.Encryption})
 	if d.Scheme != "" {
 		fields = append(fields, fieldText{"scheme", d.Scheme})
 	}
 	return fields
+}
+
+// typeText returns a type as YAML reads it back. Beginnings may have signs that mean something in YAML, such as the # of a comment.
+func typeText(typ string) string {
+	if strings.HasPrefix(typ, "string after ") {
+		return quoted(typ)
+	}
+	return typ
 }
 
 // ofColumn returns the fields of a column, but for those that have their default.

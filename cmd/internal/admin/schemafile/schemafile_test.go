@@ -406,6 +406,23 @@ func TestFormatIsRead(t *testing.T) {
 	})
 }
 
+// Beginnings of texts may have signs that mean something in YAML: the # of a comment, of which nothing would be read, and the colon of a field.
+func TestBeginningsAreRead(t *testing.T) {
+	for _, typ := range []string{
+		"string after https:// https://www.", "string after a #b", "string after file: http://", "string after file:", `string after " ' - \ é`, "string after {a [b",
+	} {
+		of, err := store.ParseType(typ)
+		require.NoError(t, err)
+		s := schemafile.Table{Schema: store.Schema{
+			Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.OrderedColumn("url", of, store.MOPE)}, SpreadBits: 4,
+		}}
+		got, err := schemafile.Parse("file", schemafile.Format(s))
+		require.NoError(t, err, typ)
+		same(t, s, got)
+		require.Equal(t, of.String(), got.Columns[0].Describe().Type)
+	}
+}
+
 // A file asks for pages by its layout.
 func TestPages(t *testing.T) {
 	const rest = "\nkey:\n  - {name: k, type: int32, encryption: ordered, scheme: mope}\ncolumns:\n  - {name: c, type: string, encryption: randomised}\n"
