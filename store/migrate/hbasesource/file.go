@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 )
 
 // A mapping is small. The parser of YAML takes memory and time that grow with the square of the depth.
@@ -47,7 +49,10 @@ func parseMapping(data []byte, m *Mapping) error {
 	case len(bytes.TrimSpace(data)) == 0:
 		return errors.New("it is empty")
 	}
-	err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(m)
+	err := checkTexts(data)
+	if err == nil {
+		err = yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(m)
+	}
 	var at yaml.Error
 	if !errors.As(err, &at) {
 		return err
@@ -56,4 +61,35 @@ func parseMapping(data []byte, m *Mapping) error {
 		return fmt.Errorf("line %d, column %d: %s", t.Position.Line, t.Position.Column, at.GetMessage())
 	}
 	return errors.New(at.GetMessage())
+}
+
+// checkTexts returns an error where a file has a number whose text would not be read as it is: 007 is 7, and 00 is 0.
+func checkTexts(data []byte) error {
+	f, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return err
+	}
+	var numbers numbersRead
+	for i, d := range f.Docs {
+		if i > 0 && d.Body != nil {
+			return errors.New("a second document begins in it, which would not be read: a file has one mapping")
+		}
+		ast.Walk(&numbers, d.Body)
+	}
+	return numbers.first
+}
+
+// numbersRead is the error of the first number, or boolean, that is read as another text than its own.
+type numbersRead struct{ first error }
+
+// Visit looks at a node of a file.
+func (n *numbersRead) Visit(node ast.Node) ast.Visitor {
+	switch node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		t := node.GetToken()
+		if n.first == nil && fmt.Sprint(node.(ast.ScalarNode).GetValue()) != t.Value {
+			n.first = fmt.Errorf("line %d, column %d: this is read as a number or a boolean, and not as the text that is written there: put it into quotes", t.Position.Line, t.Position.Column)
+		}
+	}
+	return n
 }

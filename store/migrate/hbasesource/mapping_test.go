@@ -154,6 +154,34 @@ func TestMappingsInFiles(t *testing.T) {
 	}
 }
 
+// What is written without quotes is read as it is written, or is an error that says where.
+func TestTextsOfMappings(t *testing.T) {
+	read := func(until string) (string, error) {
+		m, err := ParseMapping([]byte("key:\n  - {name: a, as: utf8, until: " + until + "}\n  - {name: b, as: utf8}\n"))
+		if err != nil {
+			return "", err
+		}
+		return m.Key[0].Until, nil
+	}
+	for _, until := range []string{"0", "-1", "1.5", "true", "2024-01-01", "12:30", "--", "1e3", "x0"} {
+		is, err := read(until)
+		require.NoError(t, err)
+		require.Equal(t, until, is)
+	}
+	for _, until := range []string{"00", "007", "0x7c", "1_0", "1.50", ".5", "+1", "True", ".inf", ".nan", "!!str 00"} {
+		_, err := read(until)
+		require.ErrorContains(t, err, "put it into quotes", until)
+		require.ErrorContains(t, err, "line 2, column", until)
+		is, err := read(`"` + until + `"`)
+		require.NoError(t, err)
+		require.Equal(t, until, is)
+	}
+	_, err := ParseMapping([]byte("key: [{name: a, as: utf8}]\n---\ncolumns: [{name: b, cell: 'd:b', as: utf8}]\n"))
+	require.ErrorContains(t, err, "a second document")
+	_, err = ParseMapping([]byte("---\nkey: [{name: a, as: utf8}]\n...\n"))
+	require.NoError(t, err)
+}
+
 // A file that is none by mistake is not shown, nor one that is made to take long.
 func TestFilesThatAreNoMapping(t *testing.T) {
 	secret := strings.Repeat("5ec3e7", 12)
