@@ -127,6 +127,8 @@ type csvWriter struct {
 	comma   string
 	columns []*celltext.Column
 	nulls   []string
+	line    []byte
+	head    []byte // the first row, if it has the names of several columns
 }
 
 func newCSVWriter(w io.Writer, s shape, format *celltext.Format, columns []*celltext.Column) (Writer, error) {
@@ -137,45 +139,64 @@ func newCSVWriter(w io.Writer, s shape, format *celltext.Format, columns []*cell
 	if s.header {
 		for i, column := range columns {
 			c.separate(i)
-			c.put(column.Name)
+			c.put(column.Name, false)
 		}
-		_ = c.w.WriteByte('\n') // the next error is the same
+		if len(columns) > 1 {
+			c.head = bytes.Clone(c.line)
+		}
+		_, _ = c.w.Write(append(c.line, '\n')) // the next error is the same
 	}
 	return c, nil
 }
 
+// separate begins the line, or its next cell.
 func (c *csvWriter) separate(i int) {
-	if i > 0 {
-		_, _ = c.w.WriteString(c.comma)
-	}
-}
-
-// put writes a text, in quotes where it is not to be taken for null or for more than one cell.
-func (c *csvWriter) put(text string) {
-	if text != "" && !strings.ContainsAny(text, "\"\r\n") && !strings.Contains(text, c.comma) && !slices.Contains(c.nulls, text) &&
-		text[0] != ' ' && text[len(text)-1] != ' ' && !strings.HasPrefix(text, "\ufeff") {
-		_, _ = c.w.WriteString(text)
+	if i == 0 {
+		c.line = c.line[:0]
 		return
 	}
-	_ = c.w.WriteByte('"')
-	_, _ = c.w.WriteString(strings.ReplaceAll(text, `"`, `""`))
-	_ = c.w.WriteByte('"')
+	c.line = append(c.line, c.comma...)
+}
+
+// put writes a text, in quotes if it is to be so, or where it is not to be taken for null or for more than one cell.
+func (c *csvWriter) put(text string, quotes bool) {
+	if !quotes && text != "" && !strings.ContainsAny(text, "\"\r\n") && !strings.Contains(text, c.comma) && !slices.Contains(c.nulls, text) &&
+		text[0] != ' ' && text[len(text)-1] != ' ' && !strings.HasPrefix(text, "\ufeff") {
+		c.line = append(c.line, text...)
+		return
+	}
+	c.line = append(c.line, '"')
+	c.line = append(c.line, strings.ReplaceAll(text, `"`, `""`)...)
+	c.line = append(c.line, '"')
 }
 
 func (c *csvWriter) Write(values []any) error {
+	err := c.cells(values, false)
+	if err == nil && c.head != nil && bytes.Equal(c.line, c.head) { // as where files were joined, which a reader would take it for
+		err = c.cells(values, true)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = c.w.Write(append(c.line, '\n'))
+	return err
+}
+
+// cells makes the line of a row.
+func (c *csvWriter) cells(values []any, quotes bool) error {
 	for i, v := range values {
 		c.separate(i)
 		if v == nil {
-			_, _ = c.w.WriteString(c.null(c.columns[i]))
+			c.line = append(c.line, c.null(c.columns[i])...)
 			continue
 		}
 		text, err := c.columns[i].Text(v)
 		if err != nil {
 			return fmt.Errorf("column %q: %w", c.columns[i].Name, err)
 		}
-		c.put(text)
+		c.put(text, quotes)
 	}
-	return c.w.WriteByte('\n')
+	return nil
 }
 
 // null returns how null is written. A cell that is alone in its row is not left empty: most readers skip a blank line. But "" is the

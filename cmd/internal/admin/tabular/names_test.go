@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/store"
 )
 
 // Fields are told apart by their names, and one without a name by its number. Those of one name may all be ignored.
@@ -220,5 +221,26 @@ func TestHeaderAgain(t *testing.T) {
 	for range 2 {
 		_, err := r.Next()
 		require.NoError(t, err)
+	}
+}
+
+// A row that has the names of its columns as its values is written so that it is read as a row.
+func TestNamesAsValues(t *testing.T) {
+	schema := store.Schema{Name: "t", Columns: []store.Column{store.RandomisedColumn("id", store.String), store.RandomisedColumn("7", store.Int64)}}
+	for _, c := range []struct {
+		flags []string
+		csv   string
+	}{
+		{nil, "id,7\n\"id\",\"7\"\nid,8\n,7\n"},
+		{[]string{"--null", "id"}, "\"id\",7\n\"id\",\"7\"\n\"id\",8\nid,7\n"},
+	} {
+		format, columns := formatOf(t, schema, c.flags...)
+		path := filepath.Join(t.TempDir(), "t.csv")
+		rows := [][]any{{"id", int64(7)}, {"id", int64(8)}, {nil, int64(7)}}
+		write(t, path, format, columns, rows)
+		file, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, c.csv, string(file))
+		require.Equal(t, rows, read(t, path, columns))
 	}
 }
