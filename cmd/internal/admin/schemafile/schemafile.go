@@ -575,17 +575,21 @@ func (r *reader) text(n ast.Node, field string) string {
 }
 
 func (r *reader) integer(n ast.Node, field string) int {
+	form := "an integer"
 	if i, ok := n.(*ast.IntegerNode); ok {
 		switch v := i.Value.(type) {
 		case int64:
-			return int(v)
+			if strconv.FormatInt(v, 10) == i.Token.Value {
+				return int(v)
+			}
 		case uint64:
-			if v < 1<<31 {
+			if v < 1<<31 && strconv.FormatUint(v, 10) == i.Token.Value {
 				return int(v)
 			}
 		}
+		form += " in decimal digits, without a 0 before them" // which YAML reads 010 by as 8
 	}
-	r.failf(n, field, "need an integer, not %s", short(n.GetToken().Value))
+	r.failf(n, field, "need %s, not %s", form, short(n.GetToken().Value))
 	return 0
 }
 
