@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -99,6 +100,9 @@ func (j *join) run(ctx context.Context, c *cli.Call) (err error) {
 		}
 		for _, f := range side.fields {
 			f.Name = prefix + "." + f.Name
+			if slices.ContainsFunc(headers, func(other inspect.Field) bool { return other.Name == f.Name }) { // as a.b of table c and b of table c.a have
+				return exit.Usagef("two columns of the result have the name %s, of which readers keep one: leave one out with --left-select or --right-select", show.Visible(f.Name))
+			}
 			headers = append(headers, f)
 		}
 	}
