@@ -125,6 +125,8 @@ func (e *Env) flagValues(cmd *cobra.Command, f *pflag.Flag, placeholder string, 
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
 	if _, list := f.Value.(pflag.SliceValue); list && f.Value.Type() == "stringSlice" {
+		// These would be two names, or need quotation marks that a shell takes away.
+		values = slices.DeleteFunc(values, func(name string) bool { return strings.ContainsAny(name, ",\"") })
 		if last := strings.LastIndex(begun, ","); last >= 0 {
 			return matching(values, begun[:last+1], begun), none | cobra.ShellCompDirectiveNoSpace
 		}
