@@ -59,6 +59,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &bad) {
 		return exit.Usagef("%v", err)
 	}
+	if errors.Is(err, errTwice) {
+		hint := "give one of them"
+		if what, _ := pflag.UnquoteUsage(bad.GetFlag()); what == "condition" {
+			hint = "write one, with and, or or, between them"
+		}
+		return exit.Usagef("--%s is %v: %s", bad.GetFlag().Name, errTwice, hint)
+	}
 	var list *csv.ParseError
 	kind := kinds[bad.GetFlag().Value.Type()]
 	switch {

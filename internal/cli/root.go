@@ -73,6 +73,7 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands...)
 	nameProgram(root, root.Name())
+	refuseSecond(root)
 	return root
 }
 

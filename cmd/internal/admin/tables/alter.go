@@ -83,6 +83,7 @@ range-query find it by both.`,
 			f.Var(changeFlag{"rename", &a.wanted}, "rename", "rename a column or part of the row key: `old=new`")
 			cli.OfferColumns(f, "rename")
 			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme, confidentiality, covering\n(true, or a list, such as [] or [note]) or server-index of a `column`, such as 'name: note, encryption: plain'")
+			cli.Gathers(f, "add", "drop", "rename", "change")
 			f.BoolVar(&a.dryRun, "dry-run", false, "show the changes, make none")
 		},
 		Check: func(c *cli.Call) (err error) {
