@@ -357,6 +357,37 @@ func TestInstants(t *testing.T) {
 	}
 }
 
+// A day of a condition is that of the pattern, as it is of a date. What could be one of ISO 8601 has its month where the pattern has it.
+func TestInstantsOfPatterns(t *testing.T) {
+	at := func(month time.Month, day, hour int) time.Time {
+		return time.Date(2024, month, day, hour, 0, 0, 0, time.UTC)
+	}
+	for _, c := range []struct {
+		pattern, text string
+		want          time.Time // zero where it is an error
+	}{
+		{"%d.%m.%Y %H:%M", "02.03.2024", at(3, 2, 0)},
+		{"%d.%m.%Y %H:%M", "2024-03-02", at(3, 2, 0)},
+		{"%d.%m.%Y %H:%M", "2024-03-02T10:00:00Z", at(3, 2, 10)},
+		{"%Y-%d-%m %H:%M:%S", "2024-03-02 10:00:00", at(2, 3, 10)},
+		{"%Y-%d-%m %H:%M:%S", "2024-03-02", at(2, 3, 0)},
+		{"%Y-%d-%m %H:%M:%S", "2024-03-02 10:00", time.Time{}},
+		{"%Y-%d-%m %H:%M:%S", "2024-03-02T10:00:00Z", time.Time{}},
+		{"%Y-%m-%d %H:%M:%S", "2024-03-02 10:00", at(3, 2, 10)},
+		{"unix", "2024-03-02", at(3, 2, 0)},
+	} {
+		format, err := formatOf(t, "--zone", "UTC", "--time-format", c.pattern)
+		require.NoError(t, err)
+		got, err := format.Instant(c.text)
+		if c.want.IsZero() {
+			require.ErrorContains(t, err, "not a time like", c.text)
+			continue
+		}
+		require.NoError(t, err, c.text)
+		require.Equal(t, c.want, got, "%s %s", c.pattern, c.text)
+	}
+}
+
 // That a time without an offset is taken as UTC is said, and only then.
 func TestAssumedZone(t *testing.T) {
 	c := columnOf(t, "timestamp/s")
