@@ -281,8 +281,12 @@ const passBytes = 16 << 20
 
 var namespaceName = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
 
-// checkPebble refuses what would be a URL with a login: a folder is not named so, and what is there may be a password.
+// checkPebble refuses what would be a URL with a login: a folder is not named so, and what is there may be a password. It refuses a ~, too,
+// which shells leave as it is behind the colon.
 func checkPebble(name string) error {
+	if strings.HasPrefix(name, "~") {
+		return errors.New("a shell does not replace the ~ behind the colon: write the folder out, or ./ before one that is named so")
+	}
 	folder, server := strings.CutPrefix(name, "//")
 	switch {
 	case !server:

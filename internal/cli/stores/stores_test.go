@@ -32,6 +32,11 @@ func TestLoginsOfNoServer(t *testing.T) {
 	require.EqualError(t, Check("pebble://bob:hunter2@m"),
 		`store "pebble://...": it has a login before a host, which is not shown, and an embedded store has neither: name its folder; it is pebble:DIR`)
 	require.NoError(t, Check("pebble:a@b"))
+	for _, name := range []string{"pebble:~/m", "pebble:~", "pebble:~bob/m"} {
+		require.ErrorContains(t, Check(name), "a shell does not replace the ~ behind the colon: write the folder out, or ./ before one that is named so")
+	}
+	require.NoError(t, Check("pebble:./~/m"))
+	require.NoError(t, Check("pebble:m~"))
 	require.NoError(t, Check("pebble:///m"))
 	require.NoError(t, Check("pebble:m//"))
 	require.EqualError(t, Check("pebble://m/x"),
