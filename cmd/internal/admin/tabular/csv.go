@@ -20,6 +20,12 @@ import (
 // one of these for the end of the last value.
 var errReturn = errors.New(`a carriage return too many: remove it first, with "sed 's/\r\r$/\r/'", say`)
 
+// mark is that of UTF-8, with which a file may begin.
+var mark = []byte("\xef\xbb\xbf")
+
+// errMark is the error of a row that begins with the mark: its first value would, too.
+var errMark = errors.New("it begins with the mark of UTF-8 (U+FEFF), as where files were joined: remove that, or put a value that begins so in quotes")
+
 type csvReader struct {
 	r       *csvrows.Reader
 	fields  []string
@@ -94,8 +100,10 @@ func (c *csvReader) Next() (*Row, error) {
 		return nil, fmt.Errorf("after line %d: %w", c.r.Line, err)
 	case bytes.HasSuffix(c.row.raw, []byte{'\r'}):
 		return nil, &RowError{Row: c.row, Err: fmt.Errorf("it ends with %w", errReturn)}
-	case c.head != nil && bytes.Equal(bytes.TrimPrefix(c.row.raw, []byte("\xef\xbb\xbf")), c.head):
+	case c.head != nil && bytes.Equal(bytes.TrimPrefix(c.row.raw, mark), c.head):
 		return nil, &RowError{Row: c.row, Err: errors.New("it has the names of the fields again, as where files were joined")}
+	case bytes.HasPrefix(c.row.raw, mark):
+		return nil, &RowError{Row: c.row, Err: errMark}
 	case c.r.Len() != len(c.fields):
 		err := fmt.Errorf("it has %d %s, the first row has %d", c.r.Len(), show.Plural(c.r.Len(), "field"), len(c.fields))
 		why := c.r.Others()

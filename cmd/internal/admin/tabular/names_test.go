@@ -224,6 +224,26 @@ func TestHeaderAgain(t *testing.T) {
 	}
 }
 
+// Files that were joined may each begin with the mark of UTF-8, which is no part of a value. In quotes it is one.
+func TestMarkAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	for _, c := range []struct{ header, text string }{{"no", "\ufeff1,a\n\ufeff2,b\n\"\ufeff3\",c\n"}, {"yes", "\ufeffid\n1\n\ufeffid\n\"\ufeff3\"\n"}} {
+		require.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
+		r, err := (&Input{file: path, header: c.header}).Open(nil, nil, nil)
+		require.NoError(t, err)
+		for _, want := range []string{"1", "", "\ufeff3"} {
+			row, err := r.Next()
+			if want == "" {
+				require.ErrorContains(t, err, "it begins with the mark of UTF-8 (U+FEFF), as where files were joined")
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, row.Cells[0].Text)
+		}
+		require.NoError(t, r.Close())
+	}
+}
+
 // A row that has the names of its columns as its values is written so that it is read as a row.
 func TestNamesAsValues(t *testing.T) {
 	schema := store.Schema{Name: "t", Columns: []store.Column{store.RandomisedColumn("id", store.String), store.RandomisedColumn("7", store.Int64)}}
