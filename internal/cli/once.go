@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,12 +18,26 @@ type single struct {
 	given *string // nil before there is one
 }
 
-// Set sets the value, unless there is another one.
+// Set sets the value, unless there is another one. Integers are decimal, also with zeros before them: to pflag, 010 is 8.
 func (s *single) Set(text string) error {
 	if s.given != nil && *s.given != text {
 		return errTwice
 	}
 	s.given = &text
+	switch s.Type() {
+	case "int":
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
+		text = strconv.Itoa(n)
+	case "uint64":
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return err
+		}
+		text = strconv.FormatUint(n, 10)
+	}
 	return s.Value.Set(text)
 }
 

@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -15,20 +14,8 @@ type PartFlag struct{ inspect.Part }
 
 // Bind binds the flags.
 func (p *PartFlag) Bind(f *pflag.FlagSet) {
-	f.Var((*decimal)(&p.Index), "part", "do one part of a table only, from `0` on, and print a\nline of JSON; any number of parts may be done at a time")
-	f.Var((*decimal)(&p.Of), "parts", fmt.Sprintf("cut a table into so `many` parts, at most %d", inspect.MaxParts))
-}
-
-// A decimal is a number as schedulers print it, also with zeros before it: to pflag, 010 is 8.
-type decimal int
-
-func (d *decimal) String() string { return strconv.Itoa(int(*d)) }
-func (d *decimal) Type() string   { return "int" }
-
-func (d *decimal) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	*d = decimal(n)
-	return err
+	f.IntVar(&p.Index, "part", 0, "do one part of a table only, from `0` on, and print a\nline of JSON; any number of parts may be done at a time")
+	f.IntVar(&p.Of, "parts", 0, fmt.Sprintf("cut a table into so `many` parts, at most %d", inspect.MaxParts))
 }
 
 // Check refuses what is no part.
