@@ -31,6 +31,7 @@ func ParseMapping(data []byte) (m Mapping, err error) {
 }
 
 func parseMapping(data []byte, m *Mapping) error {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // which some editors write
 	depth := 0
 	for _, b := range data {
 		switch b {

@@ -178,8 +178,10 @@ func TestTextsOfMappings(t *testing.T) {
 	}
 	_, err := ParseMapping([]byte("key: [{name: a, as: utf8}]\n---\ncolumns: [{name: b, cell: 'd:b', as: utf8}]\n"))
 	require.ErrorContains(t, err, "a second document")
-	_, err = ParseMapping([]byte("---\nkey: [{name: a, as: utf8}]\n...\n"))
-	require.NoError(t, err)
+	for _, text := range []string{"---\nkey: [{name: a, as: utf8}]\n...\n", "\ufeffkey: [{name: a, as: utf8}]\n"} {
+		_, err = ParseMapping([]byte(text))
+		require.NoError(t, err)
+	}
 }
 
 // A file that is none by mistake is not shown, nor one that is made to take long.
