@@ -66,3 +66,47 @@ func TestEdgesAfterTheGreatestPart(t *testing.T) {
 		}
 	}
 }
+
+// A page may end with the greatest row key that there is, behind which the index entries of a value have no key any more.
+func TestPagesThatEndWithTheGreatestKey(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		schemes := []store.ColumnScheme{store.Kerschbaum, store.KerschbaumRanked, store.WozniakIndexed, store.Wozniak, store.Boldyreva, store.MOPE}
+		schema := store.Schema{Name: "t", Key: []store.KeyPart{store.PlainPart("id", store.Int64)}}
+		for i, scheme := range schemes {
+			schema.Columns = append(schema.Columns, store.OrderedColumn(string(rune('a'+i)), store.Int64, scheme))
+		}
+		tbl := create(t, open(t, kind.Open(t, nil)), schema)
+		ids := []int64{math.MinInt64, 7, math.MaxInt64 - 1, math.MaxInt64}
+		for i, id := range ids {
+			for _, row := range []store.Row{{"id": id}, {"id": id/2 + 1}} {
+				for _, c := range schema.Columns {
+					row[c.Describe().Name] = int64(5)
+					if row["id"] != id {
+						row[c.Describe().Name] = int64(i + 10)
+					}
+				}
+				require.NoError(t, tbl.Put(background, row))
+			}
+		}
+		for _, c := range schema.Columns {
+			v := store.Int64.Field(c.Describe().Name)
+			for _, where := range []store.Predicate{v.Equal(5), v.In(5, 12), v.AtMost(11), v.Greater(math.MinInt64)} {
+				want, err := tbl.Count(background, where)
+				require.NoError(t, err)
+				for _, reverse := range []bool{false, true} {
+					q, got := store.Query{Where: where, By: c.Describe().Name, Limit: 1, Reverse: reverse}, make(map[any]bool)
+					for more := true; more; more = q.PageToken != "" {
+						var rows []store.Row
+						rows, q.PageToken, err = tbl.Page(background, q)
+						require.NoError(t, err, c.Describe().Name)
+						for _, row := range rows {
+							require.False(t, got[row["id"]])
+							got[row["id"]] = true
+						}
+					}
+					require.Len(t, got, want, "%s, reverse %t", c.Describe().Name, reverse)
+				}
+			}
+		}
+	})
+}

@@ -95,18 +95,6 @@ func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.
 // lookUp yields the postings of the codes of a range.
 func (f *finder) lookUp(ctx context.Context, r keyRange) iter.Seq2[driver.Row, error] {
 	l := &tokens.Lookup{Postings: f.postings, Reverse: f.reverse, Few: f.few}
-	l.Codes = func(ctx context.Context) iter.Seq2[int64, error] {
-		return func(yield func(int64, error) bool) {
-			for code, err := range r.Within.Codes(ctx, r.By.Order, f.reverse) {
-				if err != nil {
-					err = indexError(r.By, err)
-				}
-				if !yield(code, err) {
-					return
-				}
-			}
-		}
-	}
 	l.Range = func(code int64) driver.Bounds {
 		key := r.By.AppendTag(bytes.Clone(r.By.Lead), code)
 		one := keyRange{Range: ranges.Range{Start: key, End: ope.PrefixEnd(key), Group: r.Group}}
@@ -114,6 +102,22 @@ func (f *finder) lookUp(ctx context.Context, r keyRange) iter.Seq2[driver.Row, e
 			one = r.resume.rest(one, &f.way)
 		}
 		return driver.Bounds{Start: one.Start, End: one.End}
+	}
+	l.Codes = func(ctx context.Context) iter.Seq2[int64, error] {
+		return func(yield func(int64, error) bool) {
+			for code, err := range r.Within.Codes(ctx, r.By.Order, f.reverse) {
+				if err != nil {
+					err = indexError(r.By, err)
+				} else if r.resume != nil && r.resume.Code == code {
+					if left := l.Range(code); left.End != nil && bytes.Compare(left.Start, left.End) >= 0 {
+						continue // the page before ended with the greatest key that a row can have
+					}
+				}
+				if !yield(code, err) {
+					return
+				}
+			}
+		}
 	}
 	return func(yield func(driver.Row, error) bool) {
 		defer func() {
