@@ -37,10 +37,10 @@
 //
 // They are those of the databases, of which package driver has the least, and all of them hold on all databases. A row
 // key has at most [driver.MaxRowKey] bytes (32,767): ciphertexts and hashes of 16 to 24 bytes a part, and the values of
-// plain parts. In a row with a value in a searched column it has some 50 bytes less, since the posting of the value has
-// it in its own key. A cell has at most [driver.MaxValue] (8 MiB); without Schema.CellPerColumn that is all sealed
-// columns that are not searched, together. A row as a whole has at most [driver.MaxChange] (15 MiB), its key counted once
-// for each cell; in a table with Schema.Conditional the cells have at most 10 MiB and the shared one 5 MiB.
+// plain parts. In a row with a value in a searched column it has some 50 bytes less, since the posting of the value has it in
+// its own key, and with Schema.AppendOnly 4, or 20 with tenants. A cell has at most [driver.MaxValue] (8 MiB); without
+// Schema.CellPerColumn that is all sealed columns that are not searched, together. A row as a whole has at most
+// [driver.MaxChange] (15 MiB), its key counted once for each cell; in a table with Schema.Conditional the cells have at most 10 MiB and the shared one 5 MiB.
 //
 // A Put or Update beyond them is [driver.ErrTooLarge] in a [RowError], and writes nothing; the error names the column and the
 // limit. Only what an Update leaves as it is becomes known when the row is read: then the rows of its chunk are not written.

@@ -135,6 +135,35 @@ func TestSizesAreCheckedFirst(t *testing.T) {
 	}
 }
 
+// A deletion of a row that is never replaced is noted under a key that has the row key within. No row has a key too long for that.
+func TestLongestKeyCanBeDeleted(t *testing.T) {
+	for _, tenants := range []bool{false, true} {
+		st := open(t, drivertest.NewMemory())
+		tbl := create(t, st, store.Schema{
+			Name: "t", AppendOnly: true, Tenants: tenants,
+			Key:     []store.KeyPart{store.HashedPart("id", store.Int64), store.PlainPart("path", store.String), store.TiePart("tie")},
+			Columns: []store.Column{store.OrderedColumn("v", store.Int64, store.Boldyreva).Covering()},
+		})
+		others := 16 + 2 + 16 // what ends the path, and the other parts
+		most := driver.MaxRowKey - 4
+		if tenants {
+			require.NoError(t, st.CreateTenant(background, "one"))
+			var err error
+			tbl, err = tbl.Tenant(background, "one")
+			require.NoError(t, err)
+			others, most = others+16, most-16
+		}
+		row := store.Row{"id": int64(1), "path": strings.Repeat("x", most-others+1)}
+		err := tbl.Put(background, row)
+		require.ErrorIs(t, err, driver.ErrTooLarge)
+		require.ErrorContains(t, err, fmt.Sprintf("at most %d", most))
+		row["path"] = row["path"].(string)[1:]
+		require.NoError(t, tbl.Put(background, row))
+		require.NoError(t, tbl.Delete(background, collect(t, tbl, store.Query{})...))
+		require.Empty(t, collect(t, tbl, store.Query{}))
+	}
+}
+
 // A conversion leaves a row as it is whose cell it would make too large, and says so. It is pending then.
 func TestConvertChecksSizes(t *testing.T) {
 	var writes []string

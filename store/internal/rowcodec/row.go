@@ -70,7 +70,11 @@ func (t *View) CheckValues(given func(*Column) (any, error)) (*Record, error) {
 func (t *View) checkValues(given func(*Column) (any, error), ofLoad bool) (*Record, error) {
 	r := t.NewRecord()
 	rand.Read(r.Write[:])
-	if err := t.checkKey(r, given); err != nil {
+	less := 0 // bytes of a key than elsewhere
+	if t.Meta.AppendOnly() {
+		less = len(t.DeletionLead()) // or nobody could delete the row
+	}
+	if err := t.checkKey(r, given, less); err != nil {
 		return nil, err
 	}
 	if t.Meta.AppendOnly() && !r.Fresh && !ofLoad {
@@ -93,9 +97,9 @@ func (t *View) checkValues(given func(*Column) (any, error), ofLoad bool) (*Reco
 }
 
 // CheckKey sets the values of the record's key parts.
-func (t *View) CheckKey(r *Record, row RowValues) error { return t.checkKey(r, valueIn(row)) }
+func (t *View) CheckKey(r *Record, row RowValues) error { return t.checkKey(r, valueIn(row), 0) }
 
-func (t *View) checkKey(r *Record, given func(*Column) (any, error)) error {
+func (t *View) checkKey(r *Record, given func(*Column) (any, error), less int) error {
 	for i, c := range t.Parts {
 		v, err := c.checked(given)
 		if err != nil {
@@ -111,7 +115,7 @@ func (t *View) checkKey(r *Record, given func(*Column) (any, error)) error {
 		}
 		r.Values[i] = v
 	}
-	return t.checkKeySize(r)
+	return t.checkKeySize(r, driver.MaxRowKey-less)
 }
 
 // valueIn returns a function for the values of a row, which may have them as a struct does.

@@ -2,6 +2,7 @@ package rowcodec
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -129,27 +130,21 @@ func (s sized) or(other sized) sized {
 
 // named returns the name of the column with the id.
 func (t *View) named(id []byte) string {
-	for _, c := range t.Columns {
-		if string(c.Id[:]) == string(id) {
-			return c.Name
-		}
-	}
-	return ""
+	return t.Columns[slices.IndexFunc(t.Columns, func(c *Column) bool { return string(c.Id[:]) == string(id) })].Name
 }
 
 // checkKeySize returns an error if the row key of a record is going to be too long.
-func (t *View) checkKeySize(r *Record) error {
-	key := t.keySize(r)
-	if key <= driver.MaxRowKey {
+func (t *View) checkKeySize(r *Record, most int) error {
+	key, longest, size := t.keySize(r), "", 0
+	if key <= most {
 		return nil
 	}
-	longest, most := "", 0
 	for i, c := range t.Parts {
-		if n := c.SearchSize(r.Values[i]); n > most {
-			longest, most = c.Name, n
+		if n := c.SearchSize(r.Values[i]); n > size {
+			longest, size = c.Name, n
 		}
 	}
-	return fmt.Errorf("key part %q: %w: it is the longest of the row key, which has %d bytes, at most %d", longest, driver.ErrTooLarge, key, driver.MaxRowKey)
+	return fmt.Errorf("key part %q: %w: it is the longest of the row key, which has %d bytes, at most %d", longest, driver.ErrTooLarge, key, most)
 }
 
 // keySize returns the length of the row key that a record is going to have.
