@@ -163,7 +163,8 @@ func number(value []byte) *big.Int {
 func indexValue(name string, n *big.Int) driver.IndexValue {
 	v := driver.IndexValue{Index: name}
 	if n != nil {
-		v.Value = n.Bytes()[1:]
+		b := n.Bytes()
+		v.Value = b[min(1, len(b)):] // a zero, which nobody writes here, has no bytes
 	}
 	return v
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"math/big"
 	"net"
 	"net/http/httptest"
 	"slices"
@@ -104,6 +105,14 @@ func TestPartitions(t *testing.T) {
 		require.Equal(t, c.want, partition(spec, row), "%+v", c)
 	}
 	require.Equal(t, row, partition(wideSpec, row))
+}
+
+// TestIndexValues: what a column of a server index holds is read, whatever somebody else wrote to it.
+func TestIndexValues(t *testing.T) {
+	for _, value := range [][]byte{nil, {0}, {0, 0, 5}, bytes.Repeat([]byte{255}, driver.MaxIndexValue)} {
+		require.Equal(t, driver.IndexValue{Index: "i", Value: value}, indexValue("i", number(value)))
+	}
+	require.Equal(t, driver.IndexValue{Index: "i", Value: []byte{}}, indexValue("i", new(big.Int)))
 }
 
 // TestBoundsAreShortened: a long bound and the shortened one have the same keys on each side.
