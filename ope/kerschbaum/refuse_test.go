@@ -262,6 +262,20 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// The largest numbers there are bound nothing.
+func TestLargestLimits(t *testing.T) {
+	for _, opts := range []*Options{
+		{Limit: math.MaxInt}, {UnitValues: math.MaxInt}, {Limit: math.MaxInt, UnitValues: math.MaxInt, CacheValues: math.MaxInt},
+		{Limit: math.MaxInt, UnitValues: math.MaxInt, Lambda: 2},
+	} {
+		s := newClient(t, opetest.NewIndex(), ope.Int32, opts)
+		for x := range int64(100) {
+			_, err := s.Encrypt(t.Context(), x)
+			require.NoError(t, err, "%+v", opts)
+		}
+	}
+}
+
 // A failing index fails the call that needed it, and the next call works.
 func TestFailingIndex(t *testing.T) {
 	index := opetest.NewIndex()

@@ -406,7 +406,7 @@ func (s *Indexed) after(c u192) ope.Ciphertext {
 // remember is putAll for those who only read. They leave more in the cache than the worker does. While it works
 // they drop nothing, since it may have just looked that up, and would look it up for ever. It makes room itself.
 func (s *Indexed) remember(ps []pair) error {
-	if s.known.n > 2*s.cache {
+	if s.known.n-s.cache > s.cache { // twice as many might exceed an int
 		if s.commits.Callers() > 0 {
 			return nil
 		}

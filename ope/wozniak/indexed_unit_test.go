@@ -436,6 +436,21 @@ func TestIndexedCacheIsBounded(t *testing.T) {
 	require.LessOrEqual(t, s.known.n, 3000)
 }
 
+// A cache of the largest number there is holds whatever is read.
+func TestIndexedLargestCache(t *testing.T) {
+	ix := opetest.NewIndex()
+	given := manyBounded(t, newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true, CacheValues: 1000}), 2000)
+	s := newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true, CacheValues: math.MaxInt})
+	for range 2 {
+		for x, c := range given {
+			got, err := s.Decrypt(bg, c)
+			require.NoError(t, err)
+			require.Equal(t, x, got)
+		}
+	}
+	require.GreaterOrEqual(t, s.known.n, len(given))
+}
+
 // A remembered pair takes at most 64 bytes.
 func TestPairsMemory(t *testing.T) {
 	var before, after runtime.MemStats

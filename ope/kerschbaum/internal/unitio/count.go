@@ -23,7 +23,7 @@ func Room(limit, weight int) int {
 	if weight == 1 {
 		return limit
 	}
-	return limit + limit/8 // 4/sqrt(MarksAtLimit)
+	return limit + min(limit/8, math.MaxInt-limit) // 4/sqrt(MarksAtLimit)
 }
 
 // CountValues returns about how many values a unit has.
