@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,22 @@ func TestWritesLeavePostingsToDropLater(t *testing.T) {
 			require.NoError(t, st.Close(background), "twice")
 		})
 	}
+}
+
+// Close does not take long, however many requests a call may keep under way.
+func TestCloseWithoutABound(t *testing.T) {
+	st, err := store.Open(background, drivertest.NewMemory(), kms.NewLocal(testKey), &store.Options{Concurrency: math.MaxInt, CacheValues: math.MaxInt})
+	require.NoError(t, err)
+	schema := holders(packed)
+	create(t, st, schema)
+	tbl, err := st.Table(background, schema.Name)
+	require.NoError(t, err)
+	for balance := range 3 {
+		require.NoError(t, tbl.Put(background, store.Row{"id": 1, "balance": balance}))
+	}
+	ended, cancel := context.WithTimeout(background, time.Minute)
+	defer cancel()
+	require.NoError(t, st.Close(ended))
 }
 
 // An update posts new values while it reads the row. Where there is none, or another than is asked for, nothing is left.

@@ -21,7 +21,12 @@ type backlog struct {
 	taken   int // slots that nobody gets any more
 }
 
-func newBacklog(most int) *backlog { return &backlog{slots: make(chan struct{}, most)} }
+// mostSlots is more than a process has use for, and close takes each: a Concurrency without an end is one of the largest int.
+const mostSlots = 1 << 16
+
+func newBacklog(most int) *backlog {
+	return &backlog{slots: make(chan struct{}, min(most, mostSlots))}
+}
 
 // patience is how long the work of one call may take. A database that does not answer for so long is left alone.
 const patience = time.Minute
