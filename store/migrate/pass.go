@@ -367,7 +367,7 @@ func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []F
 	if asOf, earlier := p.asOf(rec); earlier {
 		var lasting []int
 		lasting, fresh = chunks.Divide(fresh, func(i int) bool { return r.found[i].lasting() })
-		if _, err := r.store(ctx, 0, lasting, p.asEarlier(asOf)); err != nil {
+		if _, err := r.store(ctx, lasting, p.asEarlier(asOf)); err != nil {
 			return err
 		}
 	}
@@ -420,21 +420,15 @@ func (r *round) countEqual(i int, one *Counts) {
 
 // insert puts rows that the table has not, and returns those that the source has otherwise by then.
 func (p *pass) insert(ctx context.Context, r *round, which []int) (changed []int, err error) {
-	lives, rows := make(map[time.Duration][]int), make([]store.Row, len(which))
+	rows := make([]store.Row, len(which))
 	for n, i := range which {
-		lives[r.wish[i].ttl] = append(lives[r.wish[i].ttl], i)
 		rows[n] = r.found[i].Row
 	}
-	for ttl, of := range lives {
-		taken, err := r.store(ctx, ttl, of, asNew)
-		if err != nil {
-			return nil, err
-		}
-		changed = append(changed, taken...)
+	taken, err := r.store(ctx, which, asNew)
+	if err != nil || len(which) == 0 {
+		return nil, err
 	}
-	if len(which) == 0 {
-		return nil, nil
-	}
+	changed = append(changed, taken...)
 	now, err := p.source.Read(ctx, rows)
 	if err != nil {
 		return nil, ofSource(err)

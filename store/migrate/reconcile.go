@@ -51,7 +51,6 @@ type outcome struct {
 type wish struct {
 	record *rowcodec.Record // without its key; nil for no row
 	row    store.Row
-	ttl    time.Duration
 }
 
 // wanted returns what a row is to be. An error is one of the row.
@@ -59,7 +58,7 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 	if !f.Exists || !f.Expires.IsZero() && !f.Expires.After(time.Now()) {
 		return wish{}, nil
 	}
-	w := wish{row: bykey.PutAgain(t, f.Row)}
+	w, ttl := wish{row: bykey.PutAgain(t, f.Row)}, time.Duration(0)
 	if f.Refused != "" {
 		return w, fmt.Errorf("%w: %s", ErrUnfit, f.Refused)
 	}
@@ -67,10 +66,10 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 		if !t.Meta.Expires() {
 			return w, fmt.Errorf("%w: the row expires, and rows of the table do not: make one with a time to live, neither conditional nor of pages", ErrUnfit)
 		}
-		w.ttl = layouts.LifeUntil(f.Expires)
+		ttl = layouts.LifeUntil(f.Expires)
 	}
 	var err error
-	w.record, err = t.View.Expiring(w.ttl).Check(w.row)
+	w.record, err = t.View.Expiring(ttl).Check(w.row)
 	if err == nil && t.Meta.Paged() {
 		err = pages.Fits(t.View, w.record)
 	}
@@ -329,7 +328,7 @@ func (r *round) refuses(of []int, err error) bool {
 // counts as made earlier may come later, and loses only to what was made.
 func (r *round) put(ctx context.Context, over []bool, touch bool) error {
 	var gone [][]byte
-	lives := make(map[time.Duration][]int)
+	var puts []int
 	for i, w := range r.wish {
 		switch {
 		case touch && r.out[i].refused == nil && w.record == nil && !r.out[i].deleted:
@@ -341,7 +340,7 @@ func (r *round) put(ctx context.Context, over []bool, touch bool) error {
 		case w.record == nil, r.t.Meta.AppendOnly() && r.seen[i].Record != nil: // first, where no row is replaced
 			gone = append(gone, r.keys[i])
 		default:
-			lives[w.ttl] = append(lives[w.ttl], i)
+			puts = append(puts, i)
 		}
 		r.out[i].changed = true
 	}
@@ -350,22 +349,20 @@ func (r *round) put(ctx context.Context, over []bool, touch bool) error {
 			return err
 		}
 	}
-	for ttl, which := range lives {
-		if _, err := r.store(ctx, ttl, which, func(*rowcodec.View, *rowcodec.Record) {}); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := r.store(ctx, puts, func(*rowcodec.View, *rowcodec.Record) {})
+	return err
 }
 
-// store puts some rows that live so long, as records that a function completes. It returns those in whose place another one has put
-// rows with other values, where no row is replaced.
-func (r *round) store(ctx context.Context, ttl time.Duration, which []int, complete func(*rowcodec.View, *rowcodec.Record)) (taken []int, err error) {
+// store puts some rows, as records that a function completes. It returns those in whose place another one has put rows with other
+// values, where no row is replaced. However long it takes, a row expires when the source said that it does.
+func (r *round) store(ctx context.Context, which []int, complete func(*rowcodec.View, *rowcodec.Record)) (taken []int, err error) {
 	left := slices.DeleteFunc(slices.Clone(which), func(i int) bool { return r.out[i].refused != nil })
 	for len(left) > 0 {
-		err := r.t.Expiring(ttl).PutEach(ctx, len(left), func(t *rowcodec.View, n int) (*rowcodec.Record, error) {
-			record, err := t.Check(r.wish[left[n]].row)
+		err := r.t.Expiring(0).PutEach(ctx, len(left), func(t *rowcodec.View, n int) (*rowcodec.Record, error) {
+			w := r.wish[left[n]]
+			record, err := t.Check(w.row)
 			if err == nil {
+				record.Expires = w.record.Expires
 				complete(t, record)
 			}
 			return record, err
