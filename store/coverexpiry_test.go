@@ -238,3 +238,21 @@ func TestFastClockConvertsCopies(t *testing.T) {
 	require.Equal(t, []int{6, 0}, keyCells(t, tbl, ""))
 	require.Equal(t, 2, countedInAllWays(t, tbl))
 }
+
+// A client whose clock is fast deletes also rows that have expired for it alone: nobody finds them from then on, nor a copy of them.
+func TestFastClockDeletesCopies(t *testing.T) {
+	ctx, clock := t.Context(), newHandClock()
+	clients := clocked(t, drivertest.NewMemoryAt(clock.now), clock, 0, 20*time.Minute)
+	tbl, err := clients[0].Create(ctx, coverExpiry(time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, clients[0].Close(ctx))
+	require.NoError(t, clients[1].Close(ctx))
+	require.NoError(t, tbl.Put(ctx, coverExpiryRow(0), coverExpiryRow(1)))
+	clock.advance(50 * time.Minute)
+	require.Equal(t, 2, countedInAllWays(t, tbl))
+	theirs, err := clients[1].Table(ctx, "events")
+	require.NoError(t, err)
+	require.NoError(t, theirs.Delete(ctx, Row{"device": "a", "id": LoadTie{1, 1}}))
+	require.Equal(t, 1, countedInAllWays(t, tbl))
+	require.Len(t, familyRows(t, clients[0].db.Driver, tbl, tbl.now().Spec.Name), 1)
+}

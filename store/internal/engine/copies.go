@@ -303,6 +303,7 @@ func (t *Engine) copyPresent(ctx context.Context, records []*rowcodec.Record) er
 func (t *Engine) removeAdded(ctx context.Context, rowKeys [][]byte) error {
 	call := rowcodec.NewDeletion()
 	for {
+		t = t.Slow() // what has expired for this client alone goes, too
 		old, now, err := t.toRemove(ctx, rowKeys, call)
 		if err != nil {
 			return err
