@@ -126,7 +126,7 @@ func (f *family) getTogether(ctx context.Context, keys [][]byte, cells driver.Sl
 		return err
 	}
 	f.rowSizes.Saw(cells, len(rows), size)
-	for _, row := range rows {
+	for _, row := range there(rows) {
 		take(row.Key, row.Cells)
 	}
 	return nil

@@ -130,7 +130,7 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if len(cells.Indexes) > 0 {
 		stmt = columnsOf(cells) + strings.TrimPrefix(stmt, cellColumns+" FROM ")
 		rows, _, _, err := f.readRows(f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(part).IterContext(ctx), driver.Range{Cells: cells})
-		if err != nil || len(rows) == 0 {
+		if rows = there(rows); err != nil || len(rows) == 0 {
 			return nil, err
 		}
 		return rows[0].Cells, nil
@@ -262,8 +262,11 @@ const cellColumns = "SELECT q, v"
 
 // nextCell takes a cell off an answer that begins with the columns q and v.
 func nextCell(i *gocql.Iter, more ...any) (c driver.Cell, ok bool) {
-	ok = i.Scan(append([]any{&c.Qualifier, &c.Value}, more...)...)
-	c.Qualifier, c.Value = blob(c.Qualifier), blob(c.Value)
+	for ok = true; ok && c.Value == nil; { // or it is not there, see there
+		c.Qualifier, c.Value = nil, []byte{}
+		ok = i.Scan(append([]any{&c.Qualifier, &c.Value}, more...)...)
+	}
+	c.Qualifier = blob(c.Qualifier)
 	return c, ok
 }
 

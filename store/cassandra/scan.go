@@ -341,8 +341,22 @@ func (s *scan) filterHere(ctx context.Context, here bool, err error) bool {
 	return true
 }
 
-// keep filters rows that were read without conditions.
+// there leaves out cells whose value is null. Such a one has ended, and only some index has something of it for longer: whoever put it
+// the last time, with a time to live, did not know of that index.
+func there(rows []driver.Row) []driver.Row {
+	kept := rows[:0]
+	for _, row := range rows {
+		row.Cells = slices.DeleteFunc(row.Cells, func(c driver.Cell) bool { return c.Value == nil })
+		if len(row.Cells) > 0 {
+			kept = append(kept, row)
+		}
+	}
+	return kept
+}
+
+// keep leaves out what is not there, and filters rows that were read without conditions.
 func (s *scan) keep(rows []driver.Row, here bool) []driver.Row {
+	rows = there(rows)
 	if !here {
 		return rows
 	}
@@ -652,7 +666,7 @@ func misplaced(table string, p, k []byte) error {
 }
 
 // readRows reads all of an answer to a query of the scan. Reverse rows come with descending cells
-// and are turned round.
+// and are turned round. A value is nil where it is null.
 func (f *family) readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cells, size int, err error) {
 	all := make([]driver.Cell, 0, i.NumRows())
 	from := 0
@@ -670,7 +684,7 @@ func (f *family) readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cel
 	numbers := make([]*big.Int, len(r.Cells.Indexes))
 	parts := len(i.Columns()) > 0 && i.Columns()[0].Name == "p"
 	for {
-		var c driver.Cell
+		c := driver.Cell{Value: []byte{}}
 		into := []any{&p, &k, &c.Qualifier, &c.Value, &c.Stamp}
 		if !r.Cells.Stamps {
 			into = into[:4]
@@ -684,7 +698,7 @@ func (f *family) readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cel
 		if !i.Scan(into...) {
 			break
 		}
-		c.Qualifier, c.Value = blob(c.Qualifier), blob(c.Value)
+		c.Qualifier = blob(c.Qualifier)
 		for n, name := range r.Cells.Indexes {
 			if len(c.Qualifier) == 0 {
 				c.Index = append(c.Index, indexValue(name, numbers[n]))

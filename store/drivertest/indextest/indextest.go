@@ -181,12 +181,31 @@ func checkDeleted(tb testing.TB, s *suite, p string) {
 }
 
 func checkTTL(tb testing.TB, s *suite, p string) {
-	require.NoError(tb, s.f.Apply(context.Background(), driver.Mutation{Row: []byte(p + "r"), Puts: []driver.Cell{
+	ctx, all := context.Background(), driver.Range{Start: []byte(p), End: append([]byte(p), 0xff), AnyOrder: true}
+	s.put(tb, p+"left", "for ever", value(two, 2)) // whoever puts it again does not know of this index
+	require.NoError(tb, s.f.Apply(ctx, driver.Mutation{Row: []byte(p + "r"), Puts: []driver.Cell{
 		{Qualifier: []byte{}, Value: []byte("v"), TTL: 2 * time.Second, Index: []driver.IndexValue{value(one, 1)}},
+	}}, driver.Mutation{Row: []byte(p + "left"), Deletes: [][]byte{[]byte("other")}, Puts: []driver.Cell{
+		{Qualifier: []byte{}, Value: []byte("v"), TTL: 2 * time.Second, Index: []driver.IndexValue{value(one, 2)}},
 	}}))
-	require.Len(tb, s.scan(tb, p, driver.IndexRange{Index: one}), 1)
+	require.Len(tb, s.scan(tb, p, driver.IndexRange{Index: one}), 2)
 	for begun := time.Now(); len(s.scan(tb, p, driver.IndexRange{Index: one})) > 0; time.Sleep(100 * time.Millisecond) {
 		require.Less(tb, time.Since(begun), 10*time.Second)
+	}
+	require.Empty(tb, s.scan(tb, p, driver.IndexRange{Index: two}))
+	for _, slice := range []driver.Slice{{}, {Stamps: true}, {Only: [][]byte{{}}}, {Indexes: []string{one, two}}} {
+		cells, err := s.f.Get(ctx, []byte(p+"left"), slice)
+		require.NoError(tb, err)
+		require.Empty(tb, cells)
+		each, err := s.f.GetBatch(ctx, [][]byte{[]byte(p + "r"), []byte(p + "left")}, slice)
+		require.NoError(tb, err)
+		require.Empty(tb, slices.Concat(each...))
+		of := all
+		of.Cells = slice
+		for row, err := range s.f.Scan(ctx, of) {
+			require.NoError(tb, err)
+			require.Fail(tb, "something is left", "%s: %v", row.Key, row.Cells)
+		}
 	}
 }
 
