@@ -44,7 +44,7 @@ func conversionOf(t *testing.T, v *engine.Engine, row driver.Row) (driver.Replac
 	t.Helper()
 	noting, data := *v, &replacing{Family: v.Data}
 	noting.Data = data
-	done, err := noting.Convert(t.Context(), []driver.Row{row}, nil)
+	done, err := noting.Convert(t.Context(), []driver.Row{row}, nil, false)
 	require.NoError(t, err)
 	require.Zero(t, done.Unreadable)
 	require.Len(t, data.noted, done.Converted)
@@ -167,7 +167,7 @@ func (c *tied) faults(t *testing.T, rule tieRule) (faults []string, rows int) {
 			}
 		}
 		// Whoever converts the row next makes it what it should be.
-		if err := c.views[2].ConvertWrites(ctx, []*rowcodec.Record{{Key: key}}); err != nil {
+		if err := c.views[2].ConvertWrites(ctx, []*rowcodec.Record{{Key: key}}, false); err != nil {
 			wrong("convert: %v", err)
 			continue
 		}

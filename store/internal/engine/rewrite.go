@@ -26,7 +26,7 @@ func (t *Engine) ConvertAndSettle(ctx context.Context, rows []driver.Row) (done 
 	for i, row := range rows {
 		records[i] = &rowcodec.Record{Key: row.Key}
 	}
-	done, err = t.Convert(ctx, rows, nil)
+	done, err = t.Convert(ctx, rows, nil, false)
 	settling, cancel := pause.Outlasting(ctx, settleGrace)
 	defer cancel()
 	return done, fault.Join(err, t.SettleWrites(settling, records))
@@ -48,11 +48,11 @@ func (c *converted) add(more converted) {
 // Convert rewrites those of some rows that are not stored as this view stores rows. The rows are as they were read,
 // with all cells and their stamps. Where somebody has written a row since it was read, what is there now is read and
 // converted; but a database that does not tell leaves that to whoever wrote it, who reads the version afterwards.
-// Of those that this client has put, by their keys, the records say when they are to expire.
-func (t *Engine) Convert(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record) (done converted, err error) {
+// Of those that this client has put, by their keys, the records say when they are to expire. With anew, these are rewritten in any case.
+func (t *Engine) Convert(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record, anew bool) (done converted, err error) {
 	had := make(map[string][][]byte)
 	for attempt := 0; ; attempt++ {
-		now, late, err := t.Slow().convertOnce(ctx, rows, put, had)
+		now, late, err := t.Slow().convertOnce(ctx, rows, put, anew, had)
 		done.add(now)
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) && !t.Env.Now().Same(t.View) {
 			t = t.Env.Now() // an index was made again
@@ -75,11 +75,11 @@ func (t *Engine) Convert(ctx context.Context, rows []driver.Row, put map[string]
 // somebody has, as far as the database shows them. It notes which postings of other forms such a row had: a conversion to an
 // earlier schema may have won, by which it has them still. A row keeps its write id, since it is the same write: what stays as
 // it was keeps its postings. New postings come before the row, and old ones go after it.
-func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record, had map[string][][]byte) (done converted, late [][]byte, err error) {
+func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record, anew bool, had map[string][][]byte) (done converted, late [][]byte, err error) {
 	was, refused := make([]*rowcodec.Record, len(rows)), make([]bool, len(rows))
 	var refusals, expired atomic.Int64
 	err = onProcessors(ctx, len(rows), func(ctx context.Context, i int, s *rowcodec.Scratch) error {
-		r, err := t.toConvert(ctx, &rows[i], put[string(rows[i].Key)], s)
+		r, err := t.toConvert(ctx, &rows[i], put[string(rows[i].Key)], anew, s)
 		if replaceable(err) {
 			refusals.Add(1)
 			refused[i] = true
@@ -173,8 +173,9 @@ func (t *Engine) encryptColumns(ctx context.Context, records []*rowcodec.Record)
 	return onProcessors(ctx, len(records), func(ctx context.Context, i int, _ *rowcodec.Scratch) error { return t.EncodeColumns(ctx, records[i]) })
 }
 
-// toConvert returns the row if it has to be converted, or put is what this client has put there and it expires at another time.
-func (t *Engine) toConvert(ctx context.Context, row *driver.Row, put *rowcodec.Record, s *rowcodec.Scratch) (*rowcodec.Record, error) {
+// toConvert returns the row if it has to be converted, or put is what this client has put there and it expires at another time, or is
+// written anew.
+func (t *Engine) toConvert(ctx context.Context, row *driver.Row, put *rowcodec.Record, anew bool, s *rowcodec.Scratch) (*rowcodec.Record, error) {
 	for attempt := 0; ; attempt++ {
 		if len(row.Cells) == 0 {
 			return nil, nil
@@ -186,7 +187,7 @@ func (t *Engine) toConvert(ctx context.Context, row *driver.Row, put *rowcodec.R
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) {
 			old, err = true, nil
 		}
-		if err != nil || !old {
+		if err != nil || !old && !(anew && put != nil && put.TableTTL) {
 			return nil, err
 		}
 		r, err := t.Decode(*row, nil, s)
@@ -218,8 +219,9 @@ func (t *Engine) reread(ctx context.Context, row *driver.Row, attempt int) (err 
 	return err
 }
 
-// ConvertWrites converts rows that this client wrote under an older view, unless others have written them since.
-func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) error {
+// ConvertWrites converts rows that this client wrote under an older view, unless others have written them since; or, anew, those that
+// it has put with the TTL of the table.
+func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record, anew bool) error {
 	for chunk := range slices.Chunk(writes, chunks.WriteChunk) {
 		keys, put := make([][]byte, len(chunk)), make(map[string]*rowcodec.Record, len(chunk))
 		for i, r := range chunk {
@@ -230,11 +232,11 @@ func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) e
 			if err != nil {
 				return err
 			}
-			done, err := t.Convert(ctx, rows, put)
+			done, err := t.Convert(ctx, rows, put, anew)
 			if err = cmp.Or(err, done.why); err != nil {
 				return err
 			}
-			again = done.Converted > 0 && t.Meta.Expires()
+			again = done.Converted > 0 && t.Meta.Expires() && !anew
 		}
 	}
 	return nil

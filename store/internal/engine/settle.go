@@ -63,6 +63,7 @@ func (t *Engine) settleLeased(ctx context.Context, records []*rowcodec.Record, w
 
 // settle returns the table as the writes are by now and, with an error, whether the schema was changed.
 func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (_ *Engine, changed bool, err error) {
+	retimed := false
 	for of, was, attempt := t.View, t, 0; ; {
 		version, misplaced, err := t.lookBack(ctx, of, records)
 		if err == nil && len(misplaced) > 0 {
@@ -70,6 +71,14 @@ func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (_ *Eng
 				return t, changed, err
 			}
 			attempt++
+			continue
+		}
+		if err == nil && version == t.Version && retimed {
+			// A conversion to this version that has read a row as it was put may come yet, and has the time of our replacement.
+			retimed = false
+			if err := t.unlessOvertaken(ctx, t.ConvertWrites(ctx, records, true)); err != nil {
+				return t, changed, err
+			}
 			continue
 		}
 		if err != nil || version == t.Version {
@@ -83,9 +92,9 @@ func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (_ *Eng
 		if err != nil || now.Same(t.View) {
 			return t, changed, err
 		}
-		records = now.Retimed(t.View, records)
+		records, retimed = now.Retimed(t.View, records), retimed || now.TTL != t.TTL
 		if err = now.reindexWrites(ctx, t.View, of, records); err == nil {
-			err = now.ConvertWrites(ctx, records)
+			err = now.ConvertWrites(ctx, records, false)
 		}
 		if err == nil {
 			err = was.Unpost(ctx, of.PostingsUnknownTo(now.View, records)) // Convert may have removed others already
