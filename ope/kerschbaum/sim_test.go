@@ -2,6 +2,7 @@ package kerschbaum
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -165,9 +166,13 @@ func TestSimulationOfUndecidedValues(t *testing.T) {
 func TestSimulationIsRepeatable(t *testing.T) {
 	for seed := range uint64(*simRepeats) {
 		s := settings[seed%uint64(len(settings))]
-		a, b := simulate(t, s, seed), simulate(t, s, seed)
-		require.Equal(t, a.Trace(), b.Trace(), "seed %d", seed)
-		require.Greater(t, len(a.Trace()), 50)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			sim.RequireRepeatable(t, func() []string {
+				trace := simulate(t, s, seed).Trace()
+				require.Greater(t, len(trace), 50)
+				return trace
+			})
+		})
 	}
 }
 
