@@ -1543,3 +1543,37 @@ func (w *faultyTenants) finish() {
 	require.NoError(t, err)
 	require.Empty(t, report.Faults)
 }
+
+// A table that is open stays so when another client renames it: it can still be opened for tenants, and passes go over all of these.
+func TestTenantsOfATableThatWasRenamed(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	list := stores(t, db, 2)
+	tbl, err := list[0].Create(ctx, Schema{Name: "t", Tenants: true, Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{RandomisedColumn("note", String)}})
+	require.NoError(t, err)
+	require.NoError(t, list[0].CreateTenant(ctx, "one"))
+	other, err := list[1].Table(ctx, "t")
+	require.NoError(t, err)
+	one, err := other.Tenant(ctx, "one")
+	require.NoError(t, err)
+	require.NoError(t, one.Put(ctx, Row{"id": 1, "note": "n"}))
+	for _, taken := range []bool{false, true} {
+		require.NoError(t, list[1].RenameTable(ctx, map[bool]string{false: "t", true: "u"}[taken], map[bool]string{false: "u", true: "v"}[taken]))
+		if taken { // by a table without tenants
+			_, err := list[1].Create(ctx, Schema{Name: "t", Key: []KeyPart{HashedPart("id", Int64)}})
+			require.NoError(t, err)
+		}
+		report, faults := verified(t, tbl, VerifyOptions{})
+		require.Empty(t, faults)
+		require.Equal(t, 1, report.Rows)
+		_, err = tbl.Convert(ctx, nil)
+		require.NoError(t, err)
+		one, err := tbl.Tenant(ctx, "one")
+		require.NoError(t, err)
+		require.Len(t, all(t, one, Query{}), 1)
+		_, err = tbl.Tenant(ctx, "two")
+		require.ErrorIs(t, err, ErrNoTenant)
+	}
+	require.NoError(t, list[1].Drop(ctx, "v"))
+	_, err = tbl.Tenant(ctx, "one")
+	require.ErrorIs(t, err, ErrNoTable)
+}

@@ -511,7 +511,7 @@ func (id changeID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToStr
 
 func (id *changeID) UnmarshalText(text []byte) error { return meta.Unhex(id[:], text) }
 
-// TenantRef names the tenant that a table is open for.
+// TenantRef names the tenant that a table is open for. Without an id it is whoever has the name.
 type TenantRef struct {
 	ID   meta.TenantID
 	Name string
@@ -520,7 +520,7 @@ type TenantRef struct {
 // check returns err or, if what the catalogue says is of another tenant, which has got the name since,
 // [ErrNoTenant].
 func (r *TenantRef) check(found *meta.Tenant, err error) error {
-	if err == nil && r != nil && (found == nil || found.ID != r.ID) {
+	if err == nil && r != nil && (found == nil || r.ID != (meta.TenantID{}) && found.ID != r.ID) {
 		return fault.ErrNoTenant
 	}
 	return err

@@ -223,14 +223,9 @@ func (tbl *Table) Fresh(ctx context.Context, since uint32) (*engine.Engine, erro
 // ForTenant opens the table for a tenant.
 func (tbl *Table) ForTenant(ctx context.Context, name string) (*Table, error) {
 	table := tbl.Now().Meta.Name
-	m, tenant, version, err := tbl.db.Catalogue.LookUp(ctx, table, name)
-	switch {
-	case err == nil && m.ID != tbl.id:
-		err = fault.ErrNoTable
-	case m != nil && !m.Tenants: // whether the tenant exists or not
+	m, tenant, version, err := tbl.db.Catalogue.Entry(ctx, table, tbl.id, &catalogue.TenantRef{Name: name})
+	if m != nil && !m.Tenants { // whether the tenant exists or not
 		err = fmt.Errorf("%w: the table has none", fault.ErrTenant)
-	case err == nil && tenant == nil:
-		err = fault.ErrNoTenant
 	}
 	var of *Table
 	if err == nil {
