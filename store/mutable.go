@@ -17,17 +17,8 @@ import (
 //
 // A column with another encryption is [ErrColumn].
 func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
-	err = tbl.call(ctx, "rebalance", "rebalance", 0, func(ctx context.Context, t *engine.Engine) (err error) {
-		c := t.ByName[column]
-		switch {
-		case c == nil:
-			return fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.Meta.Name, column)
-		case c.Order == nil:
-			return fmt.Errorf("%w: column %q has no scheme that moves ciphertexts", ErrColumn, column)
-		}
-		if stats, err = c.Order.Rebalance(ctx, progress); err != nil {
-			err = fmt.Errorf("column %q: %w", column, err)
-		}
+	err = tbl.call(ctx, "rebalance", "rebalance", 0, func(ctx context.Context, _ *engine.Engine) (err error) {
+		stats, err = rewrite.Rebalance(ctx, tbl.open(), column, progress)
 		return err
 	})
 	return stats, err

@@ -559,3 +559,34 @@ func TestRebuildIndexRefuses(t *testing.T) {
 		require.NotErrorIs(t, err, ope.ErrIndex)
 	}
 }
+
+// A client that does not know yet that another one has made an index again goes on with the new one: what it knew of the former
+// says neither that the index is damaged nor that it is empty.
+func TestIndexMadeAgainByAnotherClient(t *testing.T) {
+	for _, used := range []bool{true, false} {
+		for name, do := range map[string]func(ctx context.Context, tbl *Table) (int, error){
+			"rebalance": func(ctx context.Context, tbl *Table) (int, error) {
+				stats, err := tbl.Rebalance(ctx, "level", nil)
+				return stats.Values, err
+			},
+			"explain": func(ctx context.Context, tbl *Table) (int, error) {
+				e, err := tbl.Explain(ctx, Query{Where: Int64.Field("level").AtLeast(0)})
+				return e.Estimate.Rows, err
+			},
+		} {
+			ctx, list := t.Context(), stores(t, drivertest.NewMemory(), 2)
+			tbl, err := list[0].Create(ctx, Schema{Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("level", Int64, Kerschbaum)}})
+			require.NoError(t, err)
+			require.NoError(t, tbl.Put(ctx, Row{"id": 1, "level": 1}, Row{"id": 2, "level": 2}, Row{"id": 3, "level": 3}))
+			other, err := list[1].Table(ctx, "t")
+			require.NoError(t, err)
+			if used {
+				require.Len(t, all(t, other, Query{Where: Int64.Field("level").AtLeast(0)}), 3)
+			}
+			require.NoError(t, tbl.RebuildIndex(ctx, "level", nil))
+			n, err := do(ctx, other)
+			require.NoError(t, err, name)
+			require.Equal(t, 3, n, "%s, used before: %t", name, used)
+		}
+	}
+}

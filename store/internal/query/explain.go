@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -24,9 +25,13 @@ const (
 
 // Explain says how a query would be answered.
 func Explain(ctx context.Context, t *engine.Engine, q Selection) (e inspect.Explanation, err error) {
-	err = withoutDamaged(ctx, t, &q, func(t *engine.Engine) (again bool, err error) {
-		e, err = explain(ctx, t, q)
-		return true, err
+	err = UntilNotOvertaken(ctx, func() error {
+		err := withoutDamaged(ctx, t, &q, func(t *engine.Engine) (again bool, err error) {
+			e, err = explain(ctx, t, q)
+			return true, err
+		})
+		t = t.Env.Now()
+		return err
 	})
 	return e, err
 }
@@ -51,7 +56,7 @@ func explain(ctx context.Context, t *engine.Engine, q Selection) (e inspect.Expl
 		p := probe{f, &w}
 		got, err := p.estimate(ctx, max(left, counted/len(f.plan.Ways)))
 		if err != nil {
-			return e, err
+			return e, cmp.Or(f.confirm(ctx, false), err) // it may be because the index was made again
 		}
 		left -= got.AtLeast
 		of := &e.Estimate
@@ -60,7 +65,7 @@ func explain(ctx context.Context, t *engine.Engine, q Selection) (e inspect.Expl
 		}
 		*of = of.And(got)
 	}
-	return e, nil
+	return e, f.confirm(ctx, false)
 }
 
 // A probe estimates how many rows or postings the ranges of a way have.
