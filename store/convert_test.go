@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -406,4 +407,32 @@ func TestConversionSleepsThroughPolicy(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A row that the schema does not take is counted, and is no error, also where the schema is changed once more during the conversion.
+func TestUnfitRowsWhileTheSchemaChanges(t *testing.T) {
+	ctx, list := t.Context(), stores(t, drivertest.NewMemory(), 2)
+	tbl, err := list[0].Create(ctx, Schema{
+		Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{RandomisedColumn("level", Float64), RandomisedColumn("note", String)},
+	})
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(ctx, Row{"id": 1, "level": math.NaN()}, Row{"id": 2, "level": 2.5}))
+	require.NoError(t, list[0].Alter(ctx, "t", ChangeColumn(OrderedColumn("level", Float64, MOPE))))
+	before := tbl.now()
+	var rows []driver.Row
+	r := before.Rows(0, 1)
+	r.Cells.Stamps = true
+	for row, err := range before.Data.Scan(ctx, r) {
+		require.NoError(t, err)
+		rows = append(rows, row)
+	}
+	require.Len(t, rows, 2)
+	require.NoError(t, list[1].Alter(ctx, "t", AddColumn(OrderedColumn("watt", Int64, MOPE))))
+	done, err := before.ConvertAndSettle(ctx, rows)
+	require.NoError(t, err)
+	require.Equal(t, 1, done.Unfit)
+	stats, err := tbl.Convert(ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.Unfit)
+	require.Len(t, all(t, tbl, Query{Where: Field[float64]("level").AtLeast(0)}), 1)
 }

@@ -36,7 +36,7 @@ func (t *Engine) ConvertAndSettle(ctx context.Context, rows []driver.Row) (done 
 type converted struct {
 	Converted, Unreadable, Unfit int
 	Expired                      int   // that are no rows any more
-	why                          error // one does not fit
+	why                          error // one does not fit that this client has put
 }
 
 func (c *converted) add(more converted) {
@@ -111,7 +111,9 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[str
 		n.Key, n.Write, n.Version, n.Expires = r.Key, r.Write, r.Version, t.ExpiryOf(r, put[string(r.Key)])
 		copy(n.Values, r.Values[:len(t.Parts)+len(t.Columns)])
 		if why := cmp.Or(t.CheckUnordered(n), t.CheckSize(n)); why != nil {
-			done.Unfit, done.why = done.Unfit+1, why
+			if done.Unfit++; put[string(r.Key)] != nil && put[string(r.Key)].Values != nil {
+				done.why = why
+			}
 			t.Env.Warn(ctx, "a row that the schema does not take is not converted", t.Family(), why)
 			continue
 		}
