@@ -17,6 +17,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/gate"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
@@ -329,7 +330,7 @@ func (f *family) sendAtomic(ctx context.Context, c *atomicCall) (held bool, err 
 		if exception == nil {
 			return m.(*pb.MultiResponse).GetProcessed(), nil
 		}
-		if !refused[javaClass(exception)] {
+		if !gate.Refused(javaClass(exception), exception) {
 			return false, exception
 		}
 		f.db.note(exception)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/gate"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
@@ -210,7 +211,7 @@ func (c *conditionalCall) outcome(a hrpc.RPCResult) (bool, error) {
 	if a.Error != nil {
 		class := javaClass(a.Error)
 		switch {
-		case refused[class], c.state.CompareAndSwap(waiting, abandoned):
+		case gate.Refused(class, a.Error), c.state.CompareAndSwap(waiting, abandoned):
 			return false, fmt.Errorf("%w: %w", errNotDone, a.Error)
 		case impossible[class]:
 			return false, a.Error

@@ -140,20 +140,7 @@ func javaClass(err error) string {
 	return class[strings.LastIndexByte(class, '.')+1:]
 }
 
-// refused are the exceptions by which a server says that it did not begin with a request. Only
-// after these may a conditional put be sent again.
-var refused = map[string]bool{
-	"NotServingRegionException":    true,
-	"RegionMovedException":         true,
-	"RegionOpeningException":       true,
-	"WrongRegionException":         true,
-	"CallQueueTooBigException":     true,
-	"RegionTooBusyException":       true,
-	"RpcThrottlingException":       true,
-	"ServerNotRunningYetException": true,
-}
-
-// impossible are those by which it says that it will never do it.
+// impossible are the exceptions by which a server says that it will never do it.
 var impossible = map[string]bool{
 	"DoNotRetryIOException":       true,
 	"NoSuchColumnFamilyException": true,

@@ -168,7 +168,11 @@ func TestOutcome(t *testing.T) {
 		{name: "region moved", sent: true, err: java("NotServingRegionException"), again: true},
 		{name: "server busy", sent: true, err: java("CallQueueTooBigException"), again: true},
 		{name: "log lost", sent: true, err: java("regionserver.wal.WALSyncTimeoutIOException"), kind: driver.ErrUnknownOutcome},
-		{name: "server stops", sent: true, err: java("regionserver.RegionServerStoppedException"), kind: driver.ErrUnknownOutcome},
+		{name: "server stops", sent: true, err: java("regionserver.RegionServerStoppedException"), again: true},
+		{name: "server aborts", sent: true, err: java("regionserver.RegionServerAbortedException"), again: true},
+		{name: "server drops what waits", sent: true, err: java("CallDroppedException"), again: true},
+		{name: "log closed", sent: true, err: errors.New(javaPrefix + "java.io.IOException:\njava.io.IOException: Cannot append; log is closed, regionName = r"), again: true},
+		{name: "log not written", sent: true, err: errors.New(javaPrefix + "java.io.IOException:\nwhy"), kind: driver.ErrUnknownOutcome},
 		{name: "never", sent: true, err: java("DoNotRetryIOException")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -221,6 +225,10 @@ func TestErrorKinds(t *testing.T) {
 	require.ErrorAs(t, err, &server)
 	err = d.fail(ctx, "x", fmt.Errorf("%sa.b.SomeException:\na.b.SomeException: why\n\tat a.b.C.d(E.java:1)", javaPrefix))
 	require.ErrorContains(t, err, "why")
+	require.NotContains(t, err.Error(), "E.java")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	err = d.fail(ctx, "x", fmt.Errorf("%sjava.io.IOException:\njava.io.IOException: of the log\n\tat a.b.C.d(E.java:1)", javaPrefix))
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.NotContains(t, err.Error(), "E.java")
 	require.NoError(t, d.fail(ctx, "x", nil))
 	// What succeeds ends what was wrong before. A call that began too late says nothing of the database.
@@ -314,6 +322,32 @@ func TestLostScannerIsOpenedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A closingServer answers a change with what a server says whose log is closed, and later takes it.
+type closingServer struct{ refuses, changes int }
+
+func (s *closingServer) SendRPC(c hrpc.Call) (proto.Message, error) {
+	c.SetRegion(region.NewInfo(1, nil, []byte("t"), []byte("n"), nil, nil))
+	result := &pb.RegionActionResult{}
+	switch c.ToProto().(type) {
+	case *pb.GetRequest:
+		return &pb.GetResponse{}, nil
+	case *pb.MultiRequest:
+		if s.changes++; s.changes <= s.refuses {
+			result.Exception = &pb.NameBytesPair{Name: proto.String("java.io.IOException"), Value: []byte("java.io.IOException: Cannot append; log is closed, regionName = n")}
+		}
+	}
+	return &pb.MultiResponse{RegionActionResult: []*pb.RegionActionResult{result}}, nil
+}
+
+// What both puts and deletes is sent again to a server that did not begin with it, as all else is.
+func TestClosedLogIsNoFailure(t *testing.T) {
+	s := &closingServer{refuses: 2}
+	db := &DB{rpc: s, timeout: time.Minute, regions: make(map[hrpc.RegionInfo]struct{})}
+	f := &family{db: db, spec: driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered}}
+	require.NoError(t, f.Apply(t.Context(), driver.Mutation{Row: []byte("r"), Puts: []driver.Cell{{Value: []byte("v")}}, Deletes: [][]byte{[]byte("q")}}))
+	require.Equal(t, 3, s.changes)
 }
 
 // An oldServer answers as one before HBase 2.4 does, which overlooks the conditions of single changes.

@@ -22,7 +22,43 @@ var refusals = []struct {
 // Lost is what to do where a table has lost its column family.
 const Lost = "restore the table from a snapshot or a backup"
 
-// Explained returns an error with its kind and with what to do, where a server says only what it does not take.
+// refused are the exceptions by which a server says that it did not begin with a request. Only
+// after these may a conditional put be sent again.
+var refused = map[string]bool{
+	"NotServingRegionException":    true,
+	"RegionMovedException":         true,
+	"RegionOpeningException":       true,
+	"WrongRegionException":         true,
+	"CallQueueTooBigException":     true,
+	"CallDroppedException":         true,
+	"RegionTooBusyException":       true,
+	"RpcThrottlingException":       true,
+	"ServerNotRunningYetException": true,
+	"RegionServerAbortedException": true,
+	"RegionServerStoppedException": true,
+}
+
+// Refused reports whether an exception of the class, without its package, is one of those. A log that is closed is looked
+// at before anything is changed.
+func Refused(class string, err error) bool {
+	return refused[class] || class == "IOException" && strings.Contains(err.Error(), "Cannot append; log is closed")
+}
+
+// passing begin the names of exceptions of a server that is overloaded, ends, or has trouble with its log or files, or that
+// waited too long for another request. HBase's own client sends a request again after them, and gohbase does not.
+var passing = []string{
+	"java.io.", "java.net.", "java.nio.", "org.apache.hadoop.hdfs.", "org.apache.hadoop.ipc.", // of its file system
+	"org.apache.hadoop.hbase.CallDroppedException",
+	"org.apache.hadoop.hbase.DroppedSnapshotException",
+	"org.apache.hadoop.hbase.exceptions.TimeoutIOException", // of the lock of a row
+	"org.apache.hadoop.hbase.regionserver.RegionServerAbortedException",
+	"org.apache.hadoop.hbase.regionserver.RegionServerStoppedException",
+	"org.apache.hadoop.hbase.regionserver.WrongRegionException",
+	"org.apache.hadoop.hbase.regionserver.wal.",
+}
+
+// Explained returns an error with its kind and with what to do, where a server says only what it does not take, or that it
+// cannot do it now.
 func Explained(err error) error {
 	text := err.Error()
 	for _, r := range refusals {
@@ -32,6 +68,12 @@ func Explained(err error) error {
 			return fmt.Errorf("%w; %w: %s", err, r.kind, r.todo)
 		default:
 			return fmt.Errorf("%w; %s", err, r.todo)
+		}
+	}
+	_, class, _ := strings.Cut(text, "HBase Java exception ")
+	for _, p := range passing {
+		if strings.HasPrefix(class, p) {
+			return fmt.Errorf("%w; %w: it passes by itself in most cases; if it does not, look into the log of the server", err, driver.ErrUnavailable)
 		}
 	}
 	return err

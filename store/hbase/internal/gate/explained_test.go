@@ -36,6 +36,35 @@ func TestExplained(t *testing.T) {
 	require.Equal(t, other, Explained(other))
 }
 
+// What a server cannot do at the moment may succeed later: such an error is retryable, and others are not. What did not begin
+// may be sent again.
+func TestExceptionsThatPass(t *testing.T) {
+	for class, c := range map[string]struct {
+		message         string
+		passes, refused bool
+	}{
+		"java.io.IOException":                                                {message: "stream already broken", passes: true},
+		"java.io.FileNotFoundException":                                      {passes: true},
+		"org.apache.hadoop.ipc.RemoteException":                              {message: "Operation category WRITE is not supported in state standby", passes: true},
+		"java.io.InterruptedIOException":                                     {passes: true},
+		"org.apache.hadoop.hbase.CallDroppedException":                       {passes: true, refused: true},
+		"org.apache.hadoop.hbase.exceptions.TimeoutIOException":              {message: "Timed out waiting for lock for row", passes: true},
+		"org.apache.hadoop.hbase.regionserver.RegionServerStoppedException":  {passes: true, refused: true},
+		"org.apache.hadoop.hbase.regionserver.wal.WALSyncTimeoutIOException": {passes: true},
+		"org.apache.hadoop.hbase.DoNotRetryIOException":                      {},
+		"org.apache.hadoop.hbase.exceptions.RequestTooBigException":          {},
+		"org.apache.hadoop.hbase.io.hfile.CorruptHFileException":             {message: "caused by java.io.IOException: no"},
+		"org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException":   {},
+	} {
+		err := fmt.Errorf("hbase: apply to t: HBase Java exception %s: %[1]s: %s", class, c.message)
+		explained := Explained(err)
+		require.ErrorIs(t, explained, err)
+		require.Equal(t, c.passes, errors.Is(explained, driver.ErrUnavailable), class)
+		require.Equal(t, c.refused, Refused(class[strings.LastIndexByte(class, '.')+1:], err), class)
+	}
+	require.True(t, Refused("IOException", errors.New("Cannot append; log is closed, regionName = r")))
+}
+
 // What nobody serves is a table that is disabled, or a region that is not open. A region that was split has others in its place.
 func TestUnserved(t *testing.T) {
 	const enc = "0123456789abcdef0123456789abcdef"
