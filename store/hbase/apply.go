@@ -196,7 +196,10 @@ func (f *family) applyOne(ctx context.Context, m driver.Mutation) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.db.rpc.SendRPC(c); err != nil {
+	for n := 0; n == 0 || dropped(ctx, err, n-1); n++ {
+		_, err = f.db.rpc.SendRPC(c)
+	}
+	if err != nil {
 		return err
 	}
 	if len(m.Puts) == 0 {
@@ -303,15 +306,17 @@ var (
 	typeOfDelete = pb.MutationProto_DELETE.Enum()
 )
 
-func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) ([]hrpc.RPCResult, error) {
-	results, ok := f.db.client.SendBatch(ctx, calls)
-	if ok {
-		return results, nil
-	}
-	err := gohbase.NotExecutedError // which says that another one of the batch failed
-	for _, r := range results {
-		if r.Error != nil && errors.Is(err, gohbase.NotExecutedError) {
-			err = r.Error
+func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) (results []hrpc.RPCResult, err error) {
+	for n := 0; n == 0 || dropped(ctx, err, n-1); n++ {
+		var ok bool
+		if results, ok = f.db.client.SendBatch(ctx, calls); ok {
+			return results, nil
+		}
+		err = gohbase.NotExecutedError // which says that another one of the batch failed
+		for _, r := range results {
+			if r.Error != nil && errors.Is(err, gohbase.NotExecutedError) {
+				err = r.Error
+			}
 		}
 	}
 	return nil, err
@@ -480,6 +485,12 @@ func (f *family) takes(ctx context.Context, s *share) (bool, error) {
 		f.db.mu.Unlock()
 	}
 	return said && !held, nil
+}
+
+// dropped reports, after a pause, whether an overloaded server has dropped a request from its queue, which the client does
+// not send again, other than one that the queue did not take.
+func dropped(ctx context.Context, err error, attempt int) bool {
+	return err != nil && javaClass(err) == "CallDroppedException" && backOff(ctx, "server_unavailable", attempt) == nil
 }
 
 // backOff waits before a request is sent again, and says why it is.

@@ -8,6 +8,7 @@ import (
 	"github.com/tsuna/gohbase/pb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
@@ -28,25 +29,20 @@ func newFamily(d *DB, spec driver.FamilySpec) *family {
 
 // send has the client send a call, repeatedly where it has to, and returns its response. The client
 // writes to the connection without regard to the context, so nobody must wait for it.
-func (d *DB) send(ctx context.Context, c hrpc.Call) (proto.Message, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	var m proto.Message
-	var err error // nobody reads either before there is an answer
-	answered := make(chan struct{})
-	go func() {
-		if m, err = d.rpc.SendRPC(c); err == nil {
-			d.note(nil)
+func (d *DB) send(ctx context.Context, c hrpc.Call) (m proto.Message, err error) {
+	for n := 0; n == 0 || dropped(ctx, err, n-1); n++ {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		close(answered)
-	}()
-	select {
-	case <-answered:
-		return m, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		m, _, err = pause.Within(ctx, func() (proto.Message, error) {
+			m, err := d.rpc.SendRPC(c)
+			if err == nil {
+				d.note(nil)
+			}
+			return m, err
+		})
 	}
+	return m, err
 }
 
 // Get implements [driver.Family] with one request, which HBase serves as of one instant.

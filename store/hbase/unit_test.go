@@ -324,6 +324,44 @@ func TestLostScannerIsOpenedAgain(t *testing.T) {
 	}
 }
 
+// What an overloaded server has dropped from its queue is sent again, alone as in a batch.
+func TestDroppedRequestsAreSentAgain(t *testing.T) {
+	drop := errors.New(javaPrefix + "org.apache.hadoop.hbase.CallDroppedException:\nwhy")
+	r := []byte("r")
+	one := driver.Mutation{Row: r, Puts: []driver.Cell{{Value: []byte("v")}}}
+	for name, call := range map[string]func(*family) error{
+		"scan": func(f *family) (err error) {
+			for _, err = range f.Scan(t.Context(), driver.Range{}) {
+				break
+			}
+			return err
+		},
+		"mutation": func(f *family) error { return f.Apply(t.Context(), one) },
+		"mutations": func(f *family) error {
+			return f.Apply(t.Context(), one, driver.Mutation{Row: []byte("s"), DeleteRow: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := answers{drop, drop, nil}
+			db := &DB{rpc: &a, client: &batches{answers: &a}, timeout: time.Minute, regions: make(map[hrpc.RegionInfo]struct{})}
+			require.NoError(t, call(&family{db: db, spec: driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered}}))
+			require.Empty(t, a)
+		})
+	}
+}
+
+// batches answers each batch as one request.
+type batches struct {
+	gohbase.Client
+	*answers
+}
+
+func (b *batches) SendBatch(_ context.Context, calls []hrpc.Call) ([]hrpc.RPCResult, bool) {
+	results := make([]hrpc.RPCResult, len(calls))
+	_, results[0].Error = b.SendRPC(calls[0])
+	return results, results[0].Error == nil
+}
+
 // A closingServer answers a change with what a server says whose log is closed, and later takes it.
 type closingServer struct{ refuses, changes int }
 
