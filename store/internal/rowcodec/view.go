@@ -273,7 +273,7 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 			return nil, err
 		}
 	}
-	order := key.Derive(keyring.PurposeOrder)
+	order, most := key.Derive(keyring.PurposeOrder), src.Remembers // not src, which would keep each earlier view, and what it remembers
 	if n := f.Type.TextOrder(); n > 0 {
 		if c.Text, err = scheme.NewText(f.Scheme, order, n); err != nil {
 			return nil, err
@@ -285,9 +285,9 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 		return scheme.New(f.Scheme, order, f.Type.Domain(), state, unit, remembers)
 	}
 	c.FormerScheme = func(unit string) (ope.Scheme, error) {
-		return scheme.New(f.Scheme, order, f.Type.Domain(), state, unit, src.Remembers)
+		return scheme.New(f.Scheme, order, f.Type.Domain(), state, unit, most)
 	}
-	if c.preserving, err = c.NewScheme(src.Remembers); err != nil {
+	if c.preserving, err = c.NewScheme(most); err != nil {
 		return nil, err
 	}
 	c.Order, _ = c.preserving.(ope.Mutable)
