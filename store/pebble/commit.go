@@ -111,11 +111,6 @@ func (q *writeQueue) flushSoon() {
 	q.signal()
 }
 
-// flushNow starts a flush. It goes through this goroutine, which is the only one that ends logs.
-func (q *writeQueue) flushNow() {
-	_, _ = q.db.fence.startFlush(q.db.eng) // it is tried again at the next read
-}
-
 // flushLast moves what is only in a log into tables. Opening has flushed what it replayed.
 func (q *writeQueue) flushLast() {
 	q.flushed = !q.wrote || q.db.fence.flush(q.db.eng) == nil
@@ -198,7 +193,7 @@ func (q *writeQueue) run() {
 			}
 			q.mu.Unlock()
 			if flush && !closing {
-				q.flushNow()
+				_, _ = q.db.fence.startFlush(q.db.eng) // here, where alone logs end; it is tried again at the next read
 			}
 			for _, c := range compact {
 				c.done <- c.run(q.db)

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -94,13 +95,13 @@ type DB struct {
 
 	// Whoever calls the engine holds opMu for reading, for a page of a scan at a time. Close
 	// takes it, so that no call meets a closed engine.
-	opMu   sync.RWMutex
-	closed bool
+	opMu      sync.RWMutex
+	closed    bool
+	families  map[string]*entry // replaced whenever one is made or dropped, and never changed: snapshots have it, too
+	snapshots map[*snapshot]struct{}
 
-	dirMu     sync.Mutex // held while the directory of families is changed, or read for a snapshot
-	families  map[string]*entry
-	lastID    uint32
-	snapshots map[*snapshot]struct{} // under opMu
+	dirMu  sync.Mutex // held while a family is made or dropped, which waits for the disk
+	lastID uint32
 
 	queue writeQueue
 }
@@ -402,6 +403,13 @@ func (db *DB) enter() error {
 	return err
 }
 
+func (db *DB) enterFor(ctx context.Context) error {
+	if err := contextError(ctx); err != nil {
+		return err
+	}
+	return db.enter()
+}
+
 func (db *DB) leave() { db.opMu.RUnlock() }
 
 // stopped is what calls return after the first failed write.
@@ -414,42 +422,62 @@ func (db *DB) stopped(cause error) error {
 
 // Family implements [driver.DB].
 func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
-	if err := spec.Check(); err != nil {
+	if err := cmp.Or(spec.Check(), contextError(ctx)); err != nil {
 		return nil, err
 	}
-	if err := contextError(ctx); err != nil {
-		return nil, err
+	e, err := db.find(spec)
+	if err == nil && (e == nil || e.dropped.Load()) {
+		e, err = db.make(ctx, spec)
 	}
-	db.dirMu.Lock()
-	defer db.dirMu.Unlock()
-	e, err := lookUp(db.families, spec)
-	if err == nil {
-		err = db.enter()
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case e == nil && spec.Existing:
-		db.leave()
-		return nil, fmt.Errorf("pebble: %w: %s", driver.ErrNoFamily, spec.Name)
-	case e == nil:
-		e = &entry{id: db.lastID + 1, spec: spec}
-		b := db.eng.NewBatch()
-		err = errors.Join(
-			b.Set(layout.CounterKey, layout.AppendFamily(nil, e.id), nil),
-			b.Set(layout.DirectoryKey(spec.Name), layout.EncodeSpec(e.id, spec), nil))
-		db.leave()
-		if err == nil {
-			_, err = db.queue.do(ctx, &write{batch: b})
-		}
-		if err != nil {
-			return nil, err
-		}
-		db.lastID, db.families[spec.Name] = e.id, e
-	default:
-		db.leave()
 	}
 	return &family{db: db, reader: db.eng, entry: e}, nil
+}
+
+func (db *DB) find(spec driver.FamilySpec) (*entry, error) {
+	if err := db.enter(); err != nil {
+		return nil, err
+	}
+	defer db.leave()
+	return lookUp(db.families, spec)
+}
+
+// make makes a family, unless it is there when no other one is being made or dropped.
+func (db *DB) make(ctx context.Context, spec driver.FamilySpec) (*entry, error) {
+	db.dirMu.Lock()
+	defer db.dirMu.Unlock()
+	e, err := db.find(spec)
+	switch {
+	case err != nil || e != nil:
+		return e, err
+	case spec.Existing:
+		return nil, fmt.Errorf("pebble: %w: %s", driver.ErrNoFamily, spec.Name)
+	}
+	db.lastID++ // one that cannot be made uses its number up
+	e = &entry{id: db.lastID, spec: spec}
+	b := db.eng.NewBatch()
+	err = errors.Join(
+		b.Set(layout.CounterKey, layout.AppendFamily(nil, e.id), nil),
+		b.Set(layout.DirectoryKey(spec.Name), layout.EncodeSpec(e.id, spec), nil))
+	if err == nil {
+		err = db.list(ctx, spec.Name, e, &write{batch: b})
+	}
+	return e, err
+}
+
+// list changes the directory on the disk, and then in memory, where a nil entry is none.
+func (db *DB) list(ctx context.Context, name string, e *entry, w *write) error {
+	if _, err := db.queue.do(ctx, w); err != nil {
+		return err
+	}
+	db.opMu.Lock()
+	defer db.opMu.Unlock()
+	db.families = maps.Clone(db.families)
+	if db.families[name] = e; e == nil {
+		delete(db.families, name)
+	}
+	return nil
 }
 
 // lookUp returns nil where there is no such family.
@@ -471,51 +499,33 @@ func describe(s driver.FamilySpec) string {
 
 // Families implements [driver.DB].
 func (db *DB) Families(ctx context.Context) ([]string, error) {
-	if err := contextError(ctx); err != nil {
+	if err := db.enterFor(ctx); err != nil {
 		return nil, err
 	}
-	if err := db.enter(); err != nil {
-		return nil, err
-	}
-	db.leave()
-	db.dirMu.Lock()
-	defer db.dirMu.Unlock()
-	names := make([]string, 0, len(db.families))
-	for name := range db.families {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	defer db.leave()
+	return slices.Sorted(maps.Keys(db.families)), nil
 }
 
 // Drop implements [driver.DB].
 func (db *DB) Drop(ctx context.Context, name string) error {
-	if err := contextError(ctx); err != nil {
-		return err
-	}
 	db.dirMu.Lock()
 	defer db.dirMu.Unlock()
-	if err := db.enter(); err != nil {
+	if err := db.enterFor(ctx); err != nil {
 		return err
 	}
 	e := db.families[name]
+	db.leave()
 	if e == nil {
-		db.leave()
 		return nil
 	}
 	b := db.eng.NewBatch()
 	err := errors.Join(
 		b.Delete(layout.DirectoryKey(name), nil),
 		b.DeleteRange(layout.AppendFamily(nil, e.id), layout.AppendFamily(nil, e.id+1), nil))
-	db.leave()
 	if err != nil {
 		return err
 	}
-	if _, err := db.queue.do(ctx, &write{batch: b, drop: e}); err != nil {
-		return err
-	}
-	delete(db.families, name)
-	return nil
+	return db.list(ctx, name, nil, &write{batch: b, drop: e})
 }
 
 // Describe implements [driver.Describer].
@@ -581,8 +591,6 @@ func (db *DB) abandon() {
 
 // Snapshot implements [driver.Snapshotter].
 func (db *DB) Snapshot() (driver.Snapshot, error) {
-	db.dirMu.Lock() // no family appears or goes
-	defer db.dirMu.Unlock()
 	db.opMu.Lock()
 	defer db.opMu.Unlock()
 	if db.closed {
@@ -591,10 +599,7 @@ func (db *DB) Snapshot() (driver.Snapshot, error) {
 	if err := db.fence.err(); err != nil {
 		return nil, db.stopped(err)
 	}
-	s := &snapshot{db: db, snap: db.eng.NewSnapshot(), at: db.now(), families: make(map[string]*entry, len(db.families))}
-	for name, e := range db.families {
-		s.families[name] = e
-	}
+	s := &snapshot{db: db, snap: db.eng.NewSnapshot(), at: db.now(), families: db.families}
 	db.snapshots[s] = struct{}{}
 	return s, nil
 }
@@ -610,20 +615,30 @@ type snapshot struct {
 var errSnapshotClosed = errors.New("pebble: the snapshot is closed")
 
 func (s *snapshot) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
-	if err := spec.Check(); err != nil {
-		return nil, err
-	}
-	if err := contextError(ctx); err != nil {
+	if err := cmp.Or(spec.Check(), contextError(ctx)); err != nil {
 		return nil, err
 	}
 	e, err := lookUp(s.families, spec)
 	if err != nil {
 		return nil, err
 	}
-	if e == nil {
+	if e == nil || e.dropped.Load() && !s.lists(spec.Name) {
 		return nil, fmt.Errorf("%w: %s was not there when the snapshot was taken", driver.ErrNoFamily, spec.Name)
 	}
 	return &family{db: s.db, reader: s.snap, entry: e, snapshot: s}, nil
+}
+
+// lists reports whether a family was there that has been dropped by now, or is being: it leaves the map later than the disk.
+func (s *snapshot) lists(name string) bool {
+	if _, err := (&family{db: s.db, snapshot: s}).enter(); err != nil {
+		return true // as its reads say
+	}
+	defer s.db.leave()
+	_, closer, err := s.snap.Get(layout.DirectoryKey(name))
+	if err == nil {
+		err = closer.Close()
+	}
+	return !errors.Is(err, pebble.ErrNotFound)
 }
 
 func (s *snapshot) Close() error {
@@ -650,12 +665,10 @@ func contextError(ctx context.Context) error {
 
 // inPatience waits for the channel, and reports whether it was closed soon enough.
 func inPatience(done <-chan struct{}) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	select {
 	case <-done:
 		return true
-	case <-ctx.Done():
+	case <-time.After(patience):
 		return false
 	}
 }
