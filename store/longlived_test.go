@@ -1,8 +1,10 @@
 package store
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
+	"time"
 	"weak"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -42,4 +45,59 @@ func TestChangesKeepNoEarlierViews(t *testing.T) {
 		require.True(t, view.Value() == nil, "the view before change %d", i)
 	}
 	runtime.KeepAlive(tbl)
+}
+
+// A store has open the tables of those tenants that were used lately, and those that the program has: not of all that there are.
+func TestTenantsAreNotKeptOpen(t *testing.T) {
+	ctx := t.Context()
+	st, err := Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	st.db.KeptTenants = 4
+	tbl, err := st.Create(ctx, Schema{
+		Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Tenants: true,
+		Columns: []Column{OrderedColumn("a", Int64, Boldyreva), PlainColumn("p", Int64)},
+	})
+	require.NoError(t, err)
+	var opened []weak.Pointer[session.Table]
+	open := func(i int) *Table {
+		name := fmt.Sprint("t", i)
+		if i == len(opened) {
+			require.NoError(t, st.CreateTenant(ctx, name))
+		}
+		of, err := tbl.Tenant(ctx, name)
+		require.NoError(t, err)
+		require.NoError(t, of.Put(ctx, Row{"id": int64(1), "a": int64(i)}))
+		if i == len(opened) {
+			opened = append(opened, weak.Make(of.open()))
+		}
+		return of
+	}
+	held := open(0).Expiring(time.Hour)
+	for i := range 20 {
+		open(1 + i)
+		open(1) // is used all the time
+	}
+	require.NoError(t, st.Close(ctx))
+	runtime.GC()
+	var still []int
+	for i, was := range opened {
+		if was.Value() != nil {
+			still = append(still, i)
+		}
+	}
+	require.Subset(t, still, []int{0, 1, 19, 20})
+	require.LessOrEqual(t, len(still), 1+2*4)
+
+	// The one that the program has is another's, too, and learns of changes at once.
+	again, err := tbl.Tenant(ctx, "t0")
+	require.NoError(t, err)
+	require.Same(t, held.now().View.Meta, again.now().View.Meta)
+	require.NoError(t, st.Alter(ctx, "t", AddColumn(PlainColumn("q", Int64))))
+	require.Len(t, held.Schema().Columns, 3)
+	require.Len(t, open(2).Schema().Columns, 3)
+
+	require.NoError(t, st.DropTenant(ctx, "t0"))
+	_, err = tbl.Tenant(ctx, "t0")
+	require.ErrorIs(t, err, ErrNoTenant)
+	runtime.KeepAlive(held)
 }

@@ -32,8 +32,8 @@ func (tbl *Table) Expiring(ttl time.Duration) *Table { return (*Table)(tbl.open(
 // Tenant opens a table for a tenant. Rows that are put are the tenant's, and the tenant's rows only are
 // found. One that does not exist is [ErrNoTenant]; a table without tenants is [ErrTenant].
 //
-// Tables that are open are kept, about 10 kB for each tenant, and more where columns have stateful
-// schemes, which remember values.
+// Those of 2,048 tenants or more that were opened last are kept, about 10 kB for each, and more where columns have
+// stateful schemes, which remember values. Others are opened anew, unless the program still has them.
 func (tbl *Table) Tenant(ctx context.Context, name string) (_ *Table, err error) {
 	ctx, end := tbl.open().Operation(ctx, "open tenant")
 	defer func() { end(0, err) }()

@@ -3,12 +3,14 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"sync"
+	"weak"
 
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/internal/pause"
@@ -51,7 +53,11 @@ type Database struct {
 
 	mu     sync.Mutex
 	tables map[meta.TableID]*Table
-	bound  map[openFor]*Table // tables that were opened for a tenant
+	bound  map[openFor]weak.Pointer[Table] // tables that were opened for a tenant, as long as somebody has them
+
+	// Those that were opened lately stay open without that, between KeptTenants and twice as many: a store may have tenants without number.
+	KeptTenants    int
+	lately, before map[openFor]*Table
 
 	archives map[meta.TableID]archive
 }
@@ -83,7 +89,8 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS, opts Options) (*Da
 	}
 	opened := &Database{
 		Options: opts, Driver: db, Catalogue: c, Keys: keyring.New(c.Key, c.Database), Parts: catalogue.ProgressParts,
-		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]*Table), bound: make(map[openFor]*Table), archives: make(map[meta.TableID]archive),
+		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]*Table), bound: make(map[openFor]weak.Pointer[Table]), archives: make(map[meta.TableID]archive),
+		KeptTenants: 1 << 11, lately: make(map[openFor]*Table),
 	}
 	opened.NoLease = opts.NoLease || !lease.SleepCounts
 	if _, embedded := db.(driver.Snapshotter); !embedded {
@@ -200,30 +207,43 @@ func (db *Database) wayOut(ctx context.Context, m *meta.Table) string {
 
 // Table returns the table that the catalogue, at a version, describes: from memory where it was opened before.
 func (db *Database) Table(ctx context.Context, m *meta.Table, version uint32) (*Table, error) {
-	return opened(ctx, db, db.tables, m.ID, m, nil, version)
+	return db.opened(ctx, func() *Table { return db.tables[m.ID] }, func(tbl *Table) { db.tables[m.ID] = tbl }, m, nil, version)
 }
 
 // forTenant returns a table for a tenant, from memory where it was opened before.
 func (db *Database) forTenant(ctx context.Context, m *meta.Table, tenant *meta.Tenant, version uint32) (*Table, error) {
-	return opened(ctx, db, db.bound, openFor{m.ID, tenant.ID}, m, tenant, version)
+	key := openFor{m.ID, tenant.ID}
+	return db.opened(ctx, func() *Table { return db.bound[key].Value() }, func(tbl *Table) { db.keep(key, tbl) }, m, tenant, version)
+}
+
+// keep notes that a table was opened for a tenant just now. It is called with the lock held.
+func (db *Database) keep(key openFor, tbl *Table) {
+	db.bound[key], db.lately[key] = weak.Make(tbl), tbl
+	if len(db.lately) >= db.KeptTenants {
+		db.before, db.lately = db.lately, make(map[openFor]*Table)
+		maps.DeleteFunc(db.bound, func(_ openFor, tbl weak.Pointer[Table]) bool { return tbl.Value() == nil })
+	}
 }
 
 // opened returns one of the tables that are open, or opens it. It is known as of the version, or of a later one, although another call
-// that has read an earlier one may have opened it meanwhile.
-func opened[K comparable](ctx context.Context, db *Database, tables map[K]*Table, key K, m *meta.Table, tenant *meta.Tenant, version uint32) (*Table, error) {
-	db.mu.Lock()
-	tbl := tables[key]
-	db.mu.Unlock()
+// that has read an earlier one may have opened it meanwhile. find and keep are called with the lock held.
+func (db *Database) opened(ctx context.Context, find func() *Table, keep func(*Table), m *meta.Table, tenant *meta.Tenant, version uint32) (*Table, error) {
+	look := func(own *Table) *Table {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		tbl := cmp.Or(find(), own)
+		if tbl != nil {
+			keep(tbl)
+		}
+		return tbl
+	}
+	tbl := look(nil)
 	if tbl == nil {
 		own, err := newTable(ctx, db, m, tenant, version)
 		if err != nil {
 			return nil, err
 		}
-		db.mu.Lock()
-		if tbl = tables[key]; tbl == nil {
-			tbl, tables[key] = own, own
-		}
-		db.mu.Unlock()
+		tbl = look(own)
 	}
 	_, err := tbl.adopt(ctx, m, tenant, version)
 	return tbl, err
@@ -265,8 +285,8 @@ func (db *Database) RefreshTenant(ctx context.Context, name string) {
 func (db *Database) refresh(ctx context.Context, which func(*Table) bool) {
 	var tables []*Table
 	db.mu.Lock()
-	for _, tbl := range db.bound {
-		if which(tbl) {
+	for _, open := range db.bound {
+		if tbl := open.Value(); tbl != nil && which(tbl) {
 			tables = append(tables, tbl)
 		}
 	}
@@ -282,12 +302,22 @@ func (db *Database) Forget(id meta.TableID) {
 	defer db.mu.Unlock()
 	delete(db.tables, id)
 	delete(db.archives, id)
-	maps.DeleteFunc(db.bound, func(b openFor, _ *Table) bool { return b.table == id })
+	db.forget(func(b openFor, _ *Table) bool { return b.table == id })
 }
 
 // ForgetTenant closes all tables that are open for a tenant that is gone.
 func (db *Database) ForgetTenant(name string) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	maps.DeleteFunc(db.bound, func(_ openFor, tbl *Table) bool { return tbl.tenant.Name == name })
+	db.forget(func(_ openFor, tbl *Table) bool { return tbl.tenant.Name == name })
+}
+
+// forget closes tables that are open for tenants. It is called with the lock held.
+func (db *Database) forget(which func(openFor, *Table) bool) {
+	maps.DeleteFunc(db.bound, func(b openFor, open weak.Pointer[Table]) bool {
+		tbl := open.Value()
+		return tbl == nil || which(b, tbl)
+	})
+	maps.DeleteFunc(db.lately, which)
+	maps.DeleteFunc(db.before, which)
 }
