@@ -124,6 +124,7 @@ func (d *database) family(ctx context.Context, spec driver.FamilySpec, open func
 }
 
 func (d *database) Drop(ctx context.Context, name string) error {
+	defer d.families.Delete(name) // which no later table has
 	if c := callOf(ctx); c != nil {
 		_, err := do(c, ctx, newRequest(d.of, "Drop", name), 1, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, d.DB.Drop(ctx, name)

@@ -397,3 +397,24 @@ func TestReadsOfManyRows(t *testing.T) {
 		attribute.String("error.type", "driver.ErrRange")), spans[1].Attributes)
 	require.EqualValues(t, 2, w.returnedRows(t), "failed calls are not counted")
 }
+
+// What is made ready for the requests of a family goes with it: programs may make and drop tables all the time.
+func TestDroppedFamiliesAreForgotten(t *testing.T) {
+	w := newWatch()
+	db := Requests(drivertest.NewMemory()).(*snapshotter)
+	ctx, end := w.Operation(t.Context(), "test", "")
+	defer end(0, nil)
+	kept := func() (n int) {
+		db.families.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	for _, name := range []string{"a", "b"} {
+		f, err := db.Family(ctx, driver.FamilySpec{Name: name, Layout: driver.LayoutWide})
+		require.NoError(t, err)
+		_, err = f.Get(ctx, []byte("r"), driver.Slice{})
+		require.NoError(t, err)
+		require.Equal(t, 1, kept())
+		require.NoError(t, db.Drop(ctx, name))
+		require.Zero(t, kept())
+	}
+}
