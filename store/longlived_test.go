@@ -101,3 +101,25 @@ func TestTenantsAreNotKeptOpen(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoTenant)
 	runtime.KeepAlive(held)
 }
+
+// What looks whether rows of a table are on their way into another one reads the catalogue as often where there are many tables.
+func TestDropAndRenameTakeNoRequestForEachTable(t *testing.T) {
+	ctx, calls := t.Context(), 0
+	db := drivertest.NewFaulty(drivertest.NewMemory(), func(drivertest.Op) drivertest.Fault { calls++; return drivertest.NoFault })
+	st, err := Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	made := 0
+	requests := func(tables int) int {
+		for ; made < tables; made++ {
+			_, err := st.Create(ctx, Schema{Name: fmt.Sprint("t", made), Key: []KeyPart{HashedPart("id", Int64)}})
+			require.NoError(t, err)
+		}
+		calls = 0
+		require.NoError(t, st.RenameTable(ctx, "t0", "renamed"))
+		require.NoError(t, st.RenameTable(ctx, "renamed", "t0"))
+		require.NoError(t, st.Drop(ctx, fmt.Sprint("t", tables-1)))
+		return calls
+	}
+	few := requests(2)
+	require.Equal(t, few, requests(30))
+}

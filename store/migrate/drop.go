@@ -76,11 +76,12 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 func (m *Migration) alone(ctx context.Context, rec catalogue.Migration) error {
 	c := m.table.Database().Catalogue
 	tables, _, err := c.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	records, err := c.Migrations(ctx, tables)
 	for _, t := range tables {
-		other, err := c.Migration(ctx, t.ID)
-		if err != nil {
-			return err
-		}
+		other := records[t.ID]
 		if other.Phase.Dual() && other.Source == rec.Source {
 			return notAt(rec, fmt.Sprintf("table %q gets rows from %s too: cut its migration over first, or abort it", t.Name, rec.Source))
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
-	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
@@ -26,7 +25,7 @@ func Describe(ctx context.Context, db *session.Database) (inspect.Database, erro
 	}
 	d := inspect.Database{ID: hex.EncodeToString(db.Catalogue.Database[:]), Key: keyring.ID(db.Catalogue.Key), Version: e.Version()}
 	for _, m := range metas {
-		table, err := describe(ctx, db, e, m)
+		table, err := describe(ctx, db, metas, m)
 		if err != nil {
 			return inspect.Database{}, fmt.Errorf("describe %q: %w", m.Name, err)
 		}
@@ -57,11 +56,15 @@ func DescribeTable(ctx context.Context, tbl *session.Table) (inspect.Table, erro
 	if err != nil {
 		return inspect.Table{}, err
 	}
-	return describe(ctx, db, e, m)
+	metas, err := e.Tables()
+	if err != nil {
+		return inspect.Table{}, err
+	}
+	return describe(ctx, db, metas, m)
 }
 
-// describe returns what the catalogue, of which all was read, says of a table.
-func describe(ctx context.Context, db *session.Database, e *catalogue.Edit, m *meta.Table) (inspect.Table, error) {
+// describe returns what the catalogue, which says metas of all tables, says of one of them.
+func describe(ctx context.Context, db *session.Database, metas []*meta.Table, m *meta.Table) (inspect.Table, error) {
 	d := inspect.Table{
 		Name: m.Name, ID: hex.EncodeToString(m.ID[:]), Version: m.Version,
 		Layout: m.PlainLayout(), PageRows: m.PageRows, TTL: m.Lifetime(), SpreadBits: m.SpreadBits, Conditional: m.Conditional, AppendOnly: m.AppendOnly(), Tenants: m.Tenants, Clear: m.Clear,
@@ -89,10 +92,6 @@ func describe(ctx context.Context, db *session.Database, e *catalogue.Edit, m *m
 				return d, err
 			}
 		}
-	}
-	metas, err := e.Tables()
-	if err != nil {
-		return d, err
 	}
 	for _, list := range []struct {
 		fields []meta.Field

@@ -468,11 +468,13 @@ func follower(ctx context.Context, db *session.Database, name string) (m *meta.T
 	if err != nil {
 		return nil, "", "", err
 	}
+	records, err := db.Catalogue.Migrations(ctx, tables)
+	if err != nil {
+		return nil, "", "", err
+	}
 	for _, into := range tables {
-		rec, err := db.Catalogue.Migration(ctx, into.ID)
+		rec := records[into.ID]
 		switch {
-		case err != nil:
-			return nil, "", "", err
 		case rec.From(m) && rec.Phase.Dual(): // which matters more
 			return m, into.Name, rec.Phase, nil
 		case rec.From(m) && rec.Phase == catalogue.PhaseCutOver:

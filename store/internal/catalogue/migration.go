@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
@@ -114,6 +115,22 @@ func migrationOf(table meta.TableID) []byte { return slices.Concat([]byte{migrat
 func (c *Catalogue) Migration(ctx context.Context, table meta.TableID) (Migration, error) {
 	m, _, err := readOwn[Migration](ctx, c, "migration", migrationOf(table))
 	return m, err
+}
+
+// Migrations returns those into some tables, of any number, in one read.
+func (c *Catalogue) Migrations(ctx context.Context, into []*meta.Table) (map[meta.TableID]Migration, error) {
+	cells, err := c.Family.Get(ctx, Row, driver.Slice{Start: []byte{migrationEntry}, End: []byte{migrationEntry + 1}})
+	all, sealed := make(map[meta.TableID]Migration), make(map[string][]byte, len(cells))
+	for _, cell := range cells {
+		sealed[string(cell.Qualifier)] = cell.Value // also of tables that are gone
+	}
+	for _, m := range into {
+		q := migrationOf(m.ID)
+		if value, has := sealed[string(q)]; has && err == nil {
+			all[m.ID], err = openOwn[Migration](c, "migration", q, value)
+		}
+	}
+	return all, err
 }
 
 // UpdateMigration replaces it by what next makes of it, unless that is nothing, and returns what is there then.
