@@ -155,8 +155,7 @@ func onProcessors(ctx context.Context, n int, do func(ctx context.Context, i int
 	})
 }
 
-// WaitAgain waits before the next attempt, about 2 ms at first and twice as long each time, at most 200 ms, and says why
-// there is one.
+// WaitAgain waits before the next attempt, about 2 ms at first and twice as long each time, at most 200 ms, and says why there is one.
 func WaitAgain(ctx context.Context, why string, attempt int) error {
 	return pause.Again(ctx, why, 2*time.Millisecond, 200*time.Millisecond, attempt)
 }

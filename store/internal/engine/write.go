@@ -244,8 +244,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 				return fault.OfRow(ctx, i, n, err)
 			}
 		}
-		// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no
-		// harm there.
+		// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no harm there.
 		if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Order == nil }); err != nil {
 			return fault.NothingDone(n, fault.Gone(err))
 		}
