@@ -376,6 +376,9 @@ func TestDroppedFamily(t *testing.T) {
 	var n int
 	require.NoError(t, db.session.Query("SELECT count(*) FROM system_schema.tables WHERE keyspace_name = ?", db.keyspace).Scan(&n))
 	require.Equal(t, 1, n, "only the directory is left")
+	for table := range db.doubts.Range {
+		require.Fail(t, "something is kept of a table that is gone", table)
+	}
 }
 
 // TestConditions tries all states of two cells, all expectations and all changes, against a

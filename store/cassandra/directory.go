@@ -349,6 +349,7 @@ func (db *DB) finishDrop(ctx context.Context, name string, e entry) error {
 			return err
 		}
 	}
+	db.doubts.Delete(e.table)
 	_, err := db.conditional(ctx, fmt.Sprintf("DELETE FROM %s.%s WHERE name = ? IF table_id = ?", db.keyspace, directoryTable), name, e.id)
 	return db.settled(ctx, what, err)
 }
