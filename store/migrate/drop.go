@@ -42,7 +42,13 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 	if err := m.alone(ctx, rec); err != nil {
 		return nil, err
 	}
-	switch err := m.unchanged(ctx, rec); {
+	err = m.unchanged(ctx, rec)
+	if ours, is := m.source.(encrypted); is && errors.Is(err, driver.ErrNoFamily) {
+		if _, err := administer.Gone(ctx, ours.db, rec); err != nil {
+			return nil, ofSource(err)
+		}
+	}
+	switch {
 	case errors.Is(err, driver.ErrNoFamily) && rec.Verified == 0 && !late:
 		return nil, fmt.Errorf("%w: the source is gone, and nobody has looked for rows that it got after the cut-over: say that they are given up", ErrDiffers)
 	case errors.Is(err, driver.ErrNoFamily): // somebody else has dropped it

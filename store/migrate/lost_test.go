@@ -9,6 +9,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 )
 
 // A step that was made is no error where the answer of the database was lost, and one of which nobody knows says so, also if the
@@ -157,8 +158,44 @@ func TestDropOfARenamedSource(t *testing.T) {
 	open()
 	_, err = s.m.Drop(ctx, false, nil)
 	require.ErrorContains(t, err, `it is table "moved" by now`)
+	status, err := s.m.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "cut over", status.Phase)
+	moved, err := s.st.Table(ctx, "moved")
+	require.NoError(t, err)
+	late := store.Row{"id": int64(7)}
+	require.NoError(t, moved.Put(ctx, late))
 	require.NoError(t, s.st.RenameTable(ctx, "moved", "from"))
 	open()
+	_, err = s.m.Drop(ctx, false, nil)
+	require.ErrorIs(t, err, ErrDiffers, "its rows are looked at once more")
+	require.NoError(t, moved.Delete(ctx, late))
+	_, err = s.m.Drop(ctx, false, nil)
+	require.NoError(t, err)
+	_, err = s.st.Table(ctx, "from")
+	require.ErrorIs(t, err, store.ErrNoTable)
+}
+
+// A source is not written while it is there, also where a drop was killed: the next one ends that without another look at its rows.
+func TestAKilledDropKeepsWritersOut(t *testing.T) {
+	ctx, s := t.Context(), newStage(t, 0, nil)
+	schema := schemaOf(nil)
+	schema.Name = "from"
+	_, err := s.st.Create(ctx, schema)
+	require.NoError(t, err)
+	source, err := FromTable(ctx, s.st, "from")
+	require.NoError(t, err)
+	s.m, err = New(s.table, source)
+	require.NoError(t, err)
+	s.verified()
+	require.NoError(t, s.m.Cutover(ctx))
+	s.verify(nil)
+	_, err = s.m.update(ctx, func(rec *catalogue.Migration) error {
+		rec.Phase = catalogue.PhaseDropped
+		return nil
+	})
+	require.NoError(t, err)
+	require.ErrorIs(t, Followed(ctx, s.st, "from"), ErrPhase)
 	_, err = s.m.Drop(ctx, false, nil)
 	require.NoError(t, err)
 	_, err = s.st.Table(ctx, "from")

@@ -449,7 +449,7 @@ func Followed(ctx context.Context, db *session.Database, name string) error {
 		return err
 	case phase.Dual():
 		return fmt.Errorf("%w: the rows of table %q are coming into table %q, which would not get what is written here: let that come to its end, or abort it, before", fault.ErrPhase, name, other)
-	case phase == catalogue.PhaseCutOver:
+	case phase == catalogue.PhaseCutOver, phase == catalogue.PhaseDropped: // a drop that was interrupted ends without another look at rows
 		return fmt.Errorf("%w: the rows of table %q are in table %q by now: write there", fault.ErrPhase, name, other)
 	}
 	return nil
@@ -477,7 +477,7 @@ func follower(ctx context.Context, db *session.Database, name string) (m *meta.T
 		switch {
 		case rec.From(m) && rec.Phase.Dual(): // which matters more
 			return m, into.Name, rec.Phase, nil
-		case rec.From(m) && rec.Phase == catalogue.PhaseCutOver:
+		case rec.From(m) && (rec.Phase == catalogue.PhaseCutOver || rec.Phase == catalogue.PhaseDropped):
 			other, phase = into.Name, rec.Phase
 		}
 	}
@@ -494,22 +494,30 @@ func dropFamilies(ctx context.Context, db *session.Database, m *meta.Table) erro
 	return err
 }
 
-// DropRest drops what an earlier drop has left of a table that is gone from the catalogue, of which rows have come. One that is there by
-// another name stays, and is an error.
-func DropRest(ctx context.Context, db *session.Database, rec catalogue.Migration) error {
+// Gone returns an error if a table of which rows have come is in the catalogue, under any name, and otherwise its id.
+func Gone(ctx context.Context, db *session.Database, rec catalogue.Migration) (source meta.TableID, err error) {
 	e, err := db.Catalogue.All(ctx)
 	if err != nil {
-		return err
+		return source, err
 	}
-	source, err := rec.SourceID()
-	if err != nil {
-		return err
+	if source, err = rec.SourceID(); err != nil {
+		return source, err
 	}
 	m, err := e.Find("", source)
 	switch {
 	case err == nil:
-		return fmt.Errorf("it is table %q by now, and nothing was dropped: rename it back, or drop it by that name", m.Name)
+		return source, fmt.Errorf("it is table %q by now, and nothing was dropped: rename it back, or drop it by that name", m.Name)
 	case !errors.Is(err, fault.ErrNoTable):
+		return source, err
+	}
+	return source, nil
+}
+
+// DropRest drops what an earlier drop has left of a table that is gone from the catalogue, of which rows have come. One that is there by
+// another name stays, and is an error.
+func DropRest(ctx context.Context, db *session.Database, rec catalogue.Migration) error {
+	source, err := Gone(ctx, db, rec)
+	if err != nil {
 		return err
 	}
 	return dropFamilies(ctx, db, &meta.Table{ID: source})

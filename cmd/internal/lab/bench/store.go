@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/kms"
+	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
 
 // Errors that say why a store or a table in it cannot be used.
@@ -192,7 +193,8 @@ func (s *Store) Drop(ctx context.Context, target benchtable.Target) error {
 }
 
 // OpenOrCreate opens the table or, where the store does not hold it, makes it. One that was made for
-// values of another column is exit.ErrUsage, and one for those of another type ErrParams.
+// values of another column is exit.ErrUsage, and one for those of another type ErrParams. One whose rows are coming into another
+// table is [migrate.ErrPhase]: that would not get what is put here.
 func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind values.Kind, column string) (StoredTable, Info, error) {
 	t, info, err := s.Open(ctx, target)
 	if errors.Is(err, stores.ErrNoTable) {
@@ -215,6 +217,9 @@ func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind
 		}
 		return nil, Info{}, fmt.Errorf("table %s: %w: it holds %s values under scheme ID %q, these are %s values under %q",
 			info.Name(), ErrParams, info.Kind.Name, info.SchemeID, kind.Name, want)
+	}
+	if err := migrate.Followed(ctx, s.store, info.Name()); err != nil {
+		return nil, Info{}, err
 	}
 	return t, info, nil
 }
