@@ -111,9 +111,9 @@ var errNoKMS = errors.New("store: no key management service given; kms.NewLocal 
 // the database open go on. From now on [Open] needs the new service. Whoever has the old master key and an old copy of the
 // catalogue can still read the database.
 //
-// An error may leave either of the two; the old service is to be kept until Open accepts the new.
-// Where another client has rotated the master key to a third since this one knows it, that stays, and the
-// error is [ErrWrongKey]: open the database again with the present master key.
+// An error may leave either of the two; the old service is to be kept until Open accepts the new, and as long as there are backups from
+// before. Where another client has rotated the master key to a third since this one knows it, that stays, and the error is
+// [ErrWrongKey]: open the database again with the present master key.
 func (st *Store) RotateMaster(ctx context.Context, to kms.KMS) error {
 	if to == nil {
 		return errNoKMS

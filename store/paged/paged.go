@@ -1,7 +1,7 @@
 // Package paged keeps tables whose rows share sealed pages: tables that are loaded and then mostly read.
 //
-// Package store seals the columns of each row. Here the sealed columns of up to 64 rows with neighbouring keys are sealed at
-// once, in one cell, and their plain columns lie in another cell beside (Iyer et al., A Framework for Efficient Storage
+// Package store seals the columns of each row. Here the sealed columns of up to 64 rows with neighbouring keys, or of as many as
+// [Create] is told, are sealed at once, in one cell, and their plain columns lie in another cell beside (Iyer et al., A Framework for Efficient Storage
 // Security in RDBMS, EDBT 2004, section 4.2). So a scan opens one cell for 64 rows, and a row is some bytes longer than its
 // plaintext, where package store adds about a hundred. A query that asks for plain columns only, and takes them
 // unauthenticated, opens nothing:

@@ -219,8 +219,9 @@ func newKeysRotate(e *cli.Env) *cobra.Command {
 		Use:   "rotate",
 		Short: "Replace the master key, or the keys of a table's cells",
 		Long: `Rotate --to replaces the master key: the database key is wrapped under the new one. No
-data is touched. Keep the old key until 'keys verify' accepts the new one. A program that
-opens the store already wraps the database key again.
+data is touched. Keep the old key until 'keys verify' accepts the new one, and as long as
+there are backups from before: only the old key opens these. A program that opens the store
+already wraps the database key again.
 
 Rotate --table gives a table new keys for its cells. What is written from now on is
 sealed with them. What is there stays readable with the old ones, which are kept.
