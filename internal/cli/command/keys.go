@@ -295,13 +295,22 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 	}{"keys-rotate", c.ShownStore(), r.table, r.columns, r.search}, done)
 }
 
+// CheckNew returns an error if a key that is to be the new master key of the call's store opens it already, and otherwise whether it does:
+// a program may, since its service may have a newer master key than the one that it finds.
+func CheckNew(ctx context.Context, c *cli.Call, to kms.KMS) (same bool, err error) {
+	_, again := to.(*kms.Program)
+	_, closed := store.Open(ctx, c.DB, to, nil)
+	if closed == nil && !again {
+		return true, exit.Usagef("the store is opened with the key of --to already: name a new one, which 'rangecrypt keys generate' makes")
+	}
+	return closed == nil, nil
+}
+
 // RotateMaster rotates the master key of the call's store and, where that fails, says which key is in force.
 func RotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
-	_, again := to.(*kms.Program) // whose service may have a newer master key than the one that it finds
-	_, err := store.Open(ctx, c.DB, to, nil)
-	same := err == nil
-	if same && !again {
-		return exit.Usagef("the store is opened with the key of --to already: name a new one, which 'rangecrypt keys generate' makes")
+	same, err := CheckNew(ctx, c, to)
+	if err != nil {
+		return err
 	}
 	err = c.Store.RotateMaster(ctx, to)
 	if errors.Is(err, store.ErrWrongKey) {

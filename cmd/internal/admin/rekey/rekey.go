@@ -143,7 +143,7 @@ func (r *rekeying) run(ctx context.Context) error {
 	if r.into.Name != "" {
 		return r.runInto(ctx)
 	}
-	to, err := r.newMaster() // before anything is done
+	to, err := r.newMaster(ctx) // before anything is done
 	if err == nil && r.some() {
 		err = r.within(ctx)
 	}
@@ -186,11 +186,14 @@ func (r *rekeying) within(ctx context.Context) error {
 }
 
 // newMaster reads the new master key. The function that it returns, if there is one, has the store opened with it.
-func (r *rekeying) newMaster() (func(context.Context) error, error) {
+func (r *rekeying) newMaster(ctx context.Context) (func(context.Context) error, error) {
 	if r.to == "" {
 		return nil, nil
 	}
 	to, err := r.ReadKey(r.to)
+	if err == nil {
+		_, err = command.CheckNew(ctx, r.Call, to)
+	}
 	if err != nil {
 		return nil, err
 	}
