@@ -310,6 +310,9 @@ func refuseEmpty(cmd *cobra.Command, args []string) (err error) {
 	return err
 }
 
+// ErrDeclined is returned by [Call.Confirm] where the answer was no. A command that has changed something before says so in its place.
+var ErrDeclined = errors.New("not confirmed; nothing was changed")
+
 // Confirm asks whether to go on, unless the answer is given by --yes. Where nobody can be asked, that
 // is needed.
 func (c *Call) Confirm(ctx context.Context, question string) error {
@@ -321,7 +324,7 @@ func (c *Call) Confirm(ctx context.Context, question string) error {
 	}
 	agreed, err := c.Ask(ctx, question+" [y/N] ")
 	if err == nil && !agreed {
-		err = errors.New("not confirmed; nothing was changed")
+		err = ErrDeclined
 	}
 	return err
 }

@@ -253,6 +253,9 @@ func (r *rekeying) generation(ctx context.Context, name string) error {
 	return r.step(name, "row-keys", "is a new table, under other keys of row keys; the one of before is dropped")
 }
 
+// errCopied is the error where somebody who was asked ends a copy in the middle.
+var errCopied = errors.New("not confirmed; what was copied and cut over stays so, and the same command goes on")
+
 // toTheEnd does what is left of a migration, in the store of a call. Before the cut-over it is begun again: schemas and policies may have
 // been changed while rows were copied.
 func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *migrate.Migration, again func() (*migrate.Migration, error)) error {
@@ -276,7 +279,10 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 		case s.Phase == "cut over" && s.Verified.IsZero():
 			err = m.Verify(ctx, of, command.PartFlag{}, false)
 		case s.Phase == "", s.Phase == "cut over", s.Phase == "dropped":
-			return m.Drop(ctx, of, false)
+			if err := m.Drop(ctx, of, false); !errors.Is(err, cli.ErrDeclined) {
+				return err
+			}
+			return errCopied
 		case s.Copied.IsZero():
 			err = m.Copy(ctx, of, command.PartFlag{})
 		case !verified || s.Verified.Before(s.Copied):
@@ -286,6 +292,9 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 			if _, err = again(); err == nil {
 				err = m.Cutover(ctx, of)
 			}
+		}
+		if errors.Is(err, cli.ErrDeclined) {
+			return errCopied
 		}
 		if err != nil && (!errors.Is(err, migrate.ErrPhase) && !errors.Is(err, migrate.ErrCutOver) || n == steps) { // otherwise another one was faster
 			return err
