@@ -332,7 +332,12 @@ func (r *reader) table(data []byte) (s Table) {
 				r.failf(n, field, "%d rows a page, need 2 at least", s.PageRows)
 			}
 		}},
-		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
+		{"spread-bits", func(n ast.Node, field string) {
+			before := len(r.errs)
+			if s.SpreadBits = r.integer(n, field); s.SpreadBits == 0 && len(r.errs) == before { // to the library it is the default
+				r.failf(n, field, "0 bits: write -1 for one partition, or leave it out for 16")
+			}
+		}},
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
 		{"append-only", func(n ast.Node, field string) { s.AppendOnly = r.boolean(n, field) }},
 		{"tenants", func(n ast.Node, field string) { s.Tenants = r.boolean(n, field) }},

@@ -93,6 +93,7 @@ func TestMistakes(t *testing.T) {
 		{head + "layout: row\nspread-bits: many\n", []string{`f:4:9: layout: unknown value "row": there is packed, cell per column`, "f:5:14: spread-bits: need an integer, not many"}},
 		{head + "layout: [packed]\nspread-bits: 99999999999999999999\n", []string{"f:4:9: layout: need a text, not a list", "f:5:14: spread-bits: need an integer"}},
 		{head + "spread-bits: 010\n", []string{"f:4:14: spread-bits: need an integer in decimal digits, without a 0 before them, not 010"}},
+		{head + "spread-bits: 0\n", []string{"f:4:14: spread-bits: 0 bits: write -1 for one partition, or leave it out for 16"}},
 		{head + "spread-bits: 0x4\n", []string{"f:4:14: spread-bits: need an integer in decimal digits"}},
 		{head + "spread-bits: 1_0\n", []string{"f:4:14: spread-bits: need an integer in decimal digits"}},
 		{head + "conditional: yes\n", []string{"f:4:14: conditional: need true or false, not a text"}},
