@@ -535,3 +535,19 @@ func TestSetTTL(t *testing.T) {
 	require.Equal(t, TTLByRow, described.TTL)
 	require.Equal(t, inspect.CellPerColumn, described.Layout)
 }
+
+// A client whose clock is fast deletes also rows that have expired for it alone, where it looks up the row key in an index.
+func TestFastClockDeletesByIndexedKey(t *testing.T) {
+	ctx, clock := t.Context(), newHandClock()
+	clients := clocked(t, drivertest.NewMemoryAt(clock.now), clock, 0, 20*time.Minute)
+	tbl, err := clients[0].Create(ctx, Schema{Name: "events", TTL: time.Minute, Key: []KeyPart{OrderedPart("id", Int64, WozniakIndexed)},
+		Columns: []Column{RandomisedColumn("v", Int64)}})
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(ctx, Row{"id": int64(1), "v": int64(1)}))
+	theirs, err := clients[1].Table(ctx, "events")
+	require.NoError(t, err)
+	require.NoError(t, theirs.Delete(ctx, Row{"id": int64(1)}))
+	row, err := tbl.Get(ctx, Row{"id": int64(1)})
+	require.NoError(t, err)
+	require.Nil(t, row)
+}
