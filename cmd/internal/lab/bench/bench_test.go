@@ -607,7 +607,7 @@ func TestStoreUnderFaults(t *testing.T) {
 	made := 0
 	for seed := range uint64(200) {
 		memory := drivertest.NewMemory()
-		db := drivertest.NewFaulty(unclosed{memory}, drivertest.Randomly(seed, 0.2))
+		db := drivertest.NewFaulty(unclosed{memory}, drivertest.Randomly(seed, 0.1))
 		if s, err := OpenStore(ctx, db, kms.NewLocal(testKey(t, 1)), true); err == nil {
 			if table, _, err := s.OpenOrCreate(ctx, benchtable.Target{Scheme: "mope", Layout: benchtable.LayoutColumn}, kind(t, "int8"), "c"); err == nil {
 				row := []Row{{5, s.Load(1).Tie(1)}}
