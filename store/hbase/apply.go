@@ -196,10 +196,7 @@ func (f *family) applyOne(ctx context.Context, m driver.Mutation) error {
 	if err != nil {
 		return err
 	}
-	for n := 0; n == 0 || dropped(ctx, err, n-1); n++ {
-		_, err = f.db.rpc.SendRPC(c)
-	}
-	if err != nil {
+	if err := resend(ctx, func() error { _, err := f.db.rpc.SendRPC(c); return err }); err != nil {
 		return err
 	}
 	if len(m.Puts) == 0 {
@@ -307,19 +304,20 @@ var (
 )
 
 func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) (results []hrpc.RPCResult, err error) {
-	for n := 0; n == 0 || dropped(ctx, err, n-1); n++ {
+	err = resend(ctx, func() error {
 		var ok bool
 		if results, ok = f.db.client.SendBatch(ctx, calls); ok {
-			return results, nil
+			return nil
 		}
-		err = gohbase.NotExecutedError // which says that another one of the batch failed
+		err := gohbase.NotExecutedError // which says that another one of the batch failed
 		for _, r := range results {
 			if r.Error != nil && errors.Is(err, gohbase.NotExecutedError) {
 				err = r.Error
 			}
 		}
-	}
-	return nil, err
+		return err
+	})
+	return results, err
 }
 
 // sendAtomic sends an atomic request until it is done. The client does not look into the answer,
@@ -487,10 +485,15 @@ func (f *family) takes(ctx context.Context, s *share) (bool, error) {
 	return said && !held, nil
 }
 
-// dropped reports, after a pause, whether an overloaded server has dropped a request from its queue, which the client does
-// not send again, other than one that the queue did not take.
-func dropped(ctx context.Context, err error, attempt int) bool {
-	return err != nil && javaClass(err) == "CallDroppedException" && backOff(ctx, "server_unavailable", attempt) == nil
+// resend sends a request, again and again as long as an overloaded server drops it from its queue. The client sends only what
+// the queue did not take again.
+func resend(ctx context.Context, send func() error) error {
+	for n := 0; ; n++ {
+		err := send()
+		if err == nil || javaClass(err) != "CallDroppedException" || backOff(ctx, "server_unavailable", n) != nil {
+			return err
+		}
+	}
 }
 
 // backOff waits before a request is sent again, and says why it is.

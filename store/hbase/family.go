@@ -30,9 +30,9 @@ func newFamily(d *DB, spec driver.FamilySpec) *family {
 // send has the client send a call, repeatedly where it has to, and returns its response. The client
 // writes to the connection without regard to the context, so nobody must wait for it.
 func (d *DB) send(ctx context.Context, c hrpc.Call) (m proto.Message, err error) {
-	for n := 0; n == 0 || dropped(ctx, err, n-1); n++ {
+	err = resend(ctx, func() (err error) {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		m, _, err = pause.Within(ctx, func() (proto.Message, error) {
 			m, err := d.rpc.SendRPC(c)
@@ -41,7 +41,8 @@ func (d *DB) send(ctx context.Context, c hrpc.Call) (m proto.Message, err error)
 			}
 			return m, err
 		})
-	}
+		return err
+	})
 	return m, err
 }
 

@@ -89,6 +89,23 @@ func TestStepsThatMayYetCome(t *testing.T) {
 	}
 }
 
+// createFrom makes a table "from" in the same store, like that of the stage.
+func (s *stage) createFrom() *store.Table {
+	schema := schemaOf(nil)
+	schema.Name = "from"
+	from, err := s.st.Create(s.ctx, schema)
+	require.NoError(s, err)
+	return from
+}
+
+// openFrom has the stage migrate rows of that table, in a migration as another process would have it.
+func (s *stage) openFrom() {
+	source, err := FromTable(s.ctx, s.st, "from")
+	require.NoError(s, err)
+	s.m, err = New(s.table, source)
+	require.NoError(s, err)
+}
+
 // A table of which data was left when the source was dropped loses that when the drop is made again.
 func TestDropThatLeavesDataGoesOn(t *testing.T) {
 	for _, again := range []bool{false, true} { // in the same process, or in another one
@@ -100,18 +117,8 @@ func TestDropThatLeavesDataGoesOn(t *testing.T) {
 			return drivertest.NoFault
 		})
 		s := newStageIn(t, db, 0, nil)
-		schema := schemaOf(nil)
-		schema.Name = "from"
-		from, err := s.st.Create(ctx, schema)
-		require.NoError(t, err)
-		require.NoError(t, from.Put(ctx, store.Row{"id": int64(1), "a": int64(2)}))
-		open := func() {
-			source, err := FromTable(ctx, s.st, "from")
-			require.NoError(t, err)
-			s.m, err = New(s.table, source)
-			require.NoError(t, err)
-		}
-		open()
+		require.NoError(t, s.createFrom().Put(ctx, store.Row{"id": int64(1), "a": int64(2)}))
+		s.openFrom()
 		s.verified()
 		require.NoError(t, s.m.Cutover(ctx))
 		s.verify(nil)
@@ -121,7 +128,7 @@ func TestDropThatLeavesDataGoesOn(t *testing.T) {
 		_, err = s.m.Drop(ctx, false, nil)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		if again {
-			open()
+			s.openFrom()
 		}
 		_, err = s.m.Drop(ctx, false, nil)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -140,23 +147,14 @@ func TestDropThatLeavesDataGoesOn(t *testing.T) {
 // A source that has got another name is not dropped, and not said to be.
 func TestDropOfARenamedSource(t *testing.T) {
 	ctx, s := t.Context(), newStage(t, 0, nil)
-	schema := schemaOf(nil)
-	schema.Name = "from"
-	_, err := s.st.Create(ctx, schema)
-	require.NoError(t, err)
-	open := func() {
-		source, err := FromTable(ctx, s.st, "from")
-		require.NoError(t, err)
-		s.m, err = New(s.table, source)
-		require.NoError(t, err)
-	}
-	open()
+	s.createFrom()
+	s.openFrom()
 	s.verified()
 	require.NoError(t, s.m.Cutover(ctx))
 	s.verify(nil)
 	require.NoError(t, s.st.RenameTable(ctx, "from", "moved"))
-	open()
-	_, err = s.m.Drop(ctx, false, nil)
+	s.openFrom()
+	_, err := s.m.Drop(ctx, false, nil)
 	require.ErrorContains(t, err, `it is table "moved" by now`)
 	status, err := s.m.Status(ctx)
 	require.NoError(t, err)
@@ -166,7 +164,7 @@ func TestDropOfARenamedSource(t *testing.T) {
 	late := store.Row{"id": int64(7)}
 	require.NoError(t, moved.Put(ctx, late))
 	require.NoError(t, s.st.RenameTable(ctx, "moved", "from"))
-	open()
+	s.openFrom()
 	_, err = s.m.Drop(ctx, false, nil)
 	require.ErrorIs(t, err, ErrDiffers, "its rows are looked at once more")
 	require.NoError(t, moved.Delete(ctx, late))
@@ -179,18 +177,12 @@ func TestDropOfARenamedSource(t *testing.T) {
 // A source is not written while it is there, also where a drop was killed: the next one ends that without another look at its rows.
 func TestAKilledDropKeepsWritersOut(t *testing.T) {
 	ctx, s := t.Context(), newStage(t, 0, nil)
-	schema := schemaOf(nil)
-	schema.Name = "from"
-	_, err := s.st.Create(ctx, schema)
-	require.NoError(t, err)
-	source, err := FromTable(ctx, s.st, "from")
-	require.NoError(t, err)
-	s.m, err = New(s.table, source)
-	require.NoError(t, err)
+	s.createFrom()
+	s.openFrom()
 	s.verified()
 	require.NoError(t, s.m.Cutover(ctx))
 	s.verify(nil)
-	_, err = s.m.update(ctx, func(rec *catalogue.Migration) error {
+	_, err := s.m.update(ctx, func(rec *catalogue.Migration) error {
 		rec.Phase = catalogue.PhaseDropped
 		return nil
 	})

@@ -37,16 +37,13 @@ var withoutSeconds = regexp.MustCompile(`^(.{10,20}[T ][0-9]{2}:[0-9]{2})(Z|[-+]
 // offset, the seconds or the time. A date, also one of a pattern, is its first instant in the zone. With more than nine
 // digits of a second the error is encode.ErrInexact, and the time is the one without the rest.
 func (f *Format) Instant(text string) (time.Time, error) {
+	d, notDay := f.parseDate(text)
 	if f.times.unit != 0 || f.times.layout != "" {
-		t, err := f.parseTime(text)
-		if err == nil {
-			return t, nil
-		}
-		if _, day := f.parseDate(text); day != nil && f.exchanged() {
+		if t, err := f.parseTime(text); err == nil || notDay != nil && f.exchanged() {
 			return t, err
 		}
 	}
-	if d, err := f.parseDate(text); err == nil {
+	if notDay == nil {
 		text = fmt.Sprintf("%s-%02d-%02dT00:00:00", yearText(d.Year), d.Month, d.Day)
 	}
 	t, offset, err := parseRFC3339(withoutSeconds.ReplaceAllString(text, "$1:00$2"))
