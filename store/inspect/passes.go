@@ -119,7 +119,7 @@ const (
 	FaultHidden  FaultKind = "missing posting" // of a row, which a query by the column does not find
 	FaultUnknown FaultKind = "missing value"   // in the index of a stateful scheme, which a row has
 	FaultCopy    FaultKind = "copy"            // in a posting, which is not that of its row, or has none
-	FaultPage    FaultKind = "page"            // of a table of pages, which was changed, moved or sealed under another key
+	FaultPage    FaultKind = "page"            // of a table of pages, which was changed, moved, removed or sealed under another key
 )
 
 // FaultKinds returns the kinds of faults.

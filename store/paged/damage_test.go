@@ -373,6 +373,58 @@ func noPanics(t *testing.T) {
 	}
 }
 
+// Verify goes on behind pages that are missing, and names the places where each gap begins. A damaged page behind one is named, too.
+func TestVerifyNamesMissingPages(t *testing.T) {
+	for _, spread := range []int{-1, 4} {
+		synctest.Test(t, func(t *testing.T) { // which has the time for attempts
+			tbl, f := loaded(t, spread)
+			all := storedIn(t, f, driver.Range{AnyOrder: true})
+			whole, err := tbl.Verify(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, len(all), whole.Pages)
+			next := len(all) // the first one of the second part, if there is one
+			if spread > 0 {
+				next = slices.IndexFunc(all, func(r driver.Row) bool { return r.Key[0]>>4 != all[0].Key[0]>>4 })
+				require.Positive(t, next)
+			}
+			for _, missing := range [][]int{{0}, {2}, {2, 3}, {0, 1, 2}, {0, 2, 4}, {next - 1}, {next}, {next - 1, next}, {next, next + 2}, {len(all) - 1}} {
+				last := missing[len(missing)-1]
+				if last >= len(all) {
+					continue
+				}
+				damaged := (last + 1) % len(all)
+				var places [][]byte
+				for _, at := range missing {
+					put(t, f, all[at].Key, nil)
+					if at == next || !slices.Contains(missing, at-1) {
+						places = append(places, all[at].Key)
+					}
+				}
+				cells := slices.Clone(all[damaged].Cells)
+				cells[0].Value = append(bytes.Clone(cells[0].Value), 0)
+				put(t, f, all[damaged].Key, cells)
+				places = append(places, all[damaged].Key)
+				c, err := tbl.Verify(t.Context())
+				require.ErrorIs(t, err, store.ErrTampered)
+				require.Equal(t, len(places), c.Damaged, "%v: %v", missing, err)
+				require.Equal(t, len(all)-len(missing)-1, c.Pages)
+				var found [][]byte
+				for _, fault := range c.Faults {
+					require.Equal(t, inspect.FaultPage, fault.Kind)
+					found = append(found, fault.Place)
+				}
+				require.ElementsMatch(t, places, found, "%v", missing)
+				for _, at := range append(missing, damaged) {
+					put(t, f, all[at].Key, all[at].Cells)
+				}
+			}
+			again, err := tbl.Verify(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, whole, again)
+		})
+	}
+}
+
 // Verify goes on behind damaged pages and names each of them, wherever in its part it is.
 func TestVerifyNamesDamagedPages(t *testing.T) {
 	for _, spread := range []int{-1, 2} {

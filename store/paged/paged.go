@@ -210,12 +210,12 @@ type Census struct {
 	Uncut    int             // pages with too many rows, whose writer died before it had cut them: the next writer does
 	Old      int             // pages that were not sealed under the newest key
 	Resealed int             // pages that are now
-	Damaged  int             // pages that cannot be read, and are none of Pages
+	Damaged  int             // pages that cannot be read or are missing, and are none of Pages
 	Faults   []inspect.Fault // of these, up to 1000, with their places; only Verify has them
 }
 
 // Verify opens all pages, and checks that none is missing and that rows are where their keys belong. It goes on behind pages that
-// are damaged: the error has how many there are, and the Census their places. A page that is missing ends it, and is the error.
+// are damaged or missing: the error has how many there are, and the Census their places. Pages that are missing side by side count as one.
 func (t *Table) Verify(ctx context.Context) (c Census, err error) {
 	err = t.call(ctx, "verify", "verify", 0, func(ctx context.Context, e *engine.Engine) (err error) {
 		all, err := t.pages.Verify(ctx, e)

@@ -16,15 +16,15 @@ type Census struct {
 	Uncut       int // pages whose writer died before it had cut them; the next writer does
 	Old         int // that were not sealed with the newest key
 	Resealed    int // that are now
-	Damaged     int // that cannot be read, and are none of Pages
+	Damaged     int // that cannot be read or are missing, and are none of Pages
 	Faults      []inspect.Fault
 }
 
 // mostFaults is how many faults a Census has.
 const mostFaults = 1000
 
-// Verify opens all pages and looks whether they form whole chains, with the rows in their order. A page that is damaged does
-// not end it, but the pages before and behind are not compared with it.
+// Verify opens all pages and looks whether they form whole chains, with the rows in their order. A page that is damaged or missing
+// does not end it, but the pages before and behind are not compared with it.
 func (t *Table) Verify(ctx context.Context, e *engine.Engine) (c Census, err error) {
 	damaged := func(key []byte, err error) {
 		if c.Damaged++; len(c.Faults) < mostFaults {

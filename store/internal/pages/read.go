@@ -91,7 +91,7 @@ type walk struct {
 	stamps bool // pages are read with stamps
 	yield  func(run) bool
 
-	damaged func(key []byte, err error) // is told of pages that cannot be read, which are left out; nil: they end the walk
+	damaged func(key []byte, err error) // is told of pages that cannot be read or are missing, which are left out; nil: they end the walk
 
 	held *page  // whose rows are yielded when it is known which of them the next page takes over
 	of   part   // that it is in
@@ -243,12 +243,34 @@ func (w *walk) between(ctx context.Context, start, end []byte) error {
 			start, attempt = w.from, 0
 		}
 		if attempt > attempts {
-			return errMissing
+			if err := w.leaveOutMissing(ctx, end); !errors.Is(err, errBroken) {
+				return err
+			}
+			start, attempt = w.from, 0
 		}
 		if err := engine.WaitAgain(ctx, "page_cut", attempt); err != nil {
 			return unfit(err)
 		}
 	}
+}
+
+// leaveOutMissing goes on behind pages that are missing, whose number nobody knows. The page before them is whole.
+func (w *walk) leaveOutMissing(ctx context.Context, end []byte) error {
+	if w.damaged == nil {
+		return errMissing
+	}
+	r, place := driver.Range{Start: append(bytes.Clone(w.from), 0), End: end}, w.from
+	if w.held != nil {
+		if w.held.high != nil {
+			place = w.held.high
+		}
+		if w.emit(w.held.rows, w.till()); w.done {
+			return nil
+		}
+	}
+	w.damaged(place, errMissing)
+	w.held, w.gap = nil, true
+	return w.scan(ctx, r)
 }
 
 func (w *walk) attempt(ctx context.Context, start, end []byte) error {
