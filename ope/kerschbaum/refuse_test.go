@@ -349,6 +349,7 @@ func TestPutBack(t *testing.T) {
 				err = call(ctx, s)
 				require.ErrorIs(t, err, ope.ErrIndex)
 				require.ErrorContains(t, err, "put back")
+				require.ErrorContains(t, err, "if the database was restored from a backup, open it again")
 				require.ErrorContains(t, err, unit)
 			})
 		}

@@ -103,6 +103,7 @@ func TestIndexedNoticesPutBack(t *testing.T) {
 	require.True(t, done)
 	_, err = s.EncryptBatch(bg, []int64{100, 200})
 	require.ErrorIs(t, err, ope.ErrIndex)
+	require.ErrorContains(t, err, "if the database was restored from a backup, open it again")
 }
 
 // A sealed unit takes nothing any more and yields all its pairs, which another unit takes before those that contradict

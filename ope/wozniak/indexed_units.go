@@ -263,7 +263,7 @@ func (u *unit) readHeader(ctx context.Context) (h header, err error) {
 	case h.open && isDivided(h.meta) && (len(h.parts) == 0 || h.parts[0].low != h.ends[0] || h.parts[len(h.parts)-1].low.x >= h.ends[1].x):
 		return header{}, u.corrupt(s.directoryKey(), "is missing, or contradicts the header")
 	case h.open && h.count < least:
-		return header{}, fmt.Errorf("%w: unit %q was put back: it has %d records and had %d", ope.ErrIndex, u.name, h.count, least)
+		return header{}, fmt.Errorf("%w: unit %q was put back: it has %d records and had %d; if the database was restored from a backup, open it again", ope.ErrIndex, u.name, h.count, least)
 	case !h.open && h.meta.State != ope.StateAbsent && (u.parent == nil || isDivided(h.meta) || h.meta.State == ope.StateOpen):
 		return header{}, fmt.Errorf("%w: unit %q has no header of the scheme %q: another scheme wrote it", ope.ErrIndex, u.name, s.id)
 	}

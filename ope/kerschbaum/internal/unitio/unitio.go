@@ -135,7 +135,7 @@ func (s *Shard) ReadRecords(ctx context.Context, u *unit.Unit, from, to []byte, 
 		latest, err := s.Decide(ctx, u, is)
 		switch {
 		case latest && back:
-			err = u.Corrupt(fmt.Errorf("%w: it was put back to generation %d and state %d, and this client has seen %d and %d",
+			err = u.Corrupt(fmt.Errorf("%w: it was put back to generation %d and state %d, and this client has seen %d and %d; if the database was restored from a backup, open it again",
 				order.ErrCorrupt, is.Generation, is.State, least.Generation, least.State))
 		case latest:
 			err = u.Corrupt(fmt.Errorf("%w: record %x is gone", order.ErrCorrupt, from))
