@@ -46,7 +46,7 @@ import (
 type Options struct {
 	// CacheBytes is how much data is kept in memory, uncompressed: writes that are not yet in tables, which take 32 MiB
 	// and at most 64, and what is left for tables that are read. Default 88 MiB: it lets the database work in some
-	// 240 MiB whatever it holds. More is worth it where a working set is read again and again, above all by ordered
+	// 300 MiB whatever it holds. More is worth it where a working set is read again and again, above all by ordered
 	// columns, each row of which is a read of its own: encrypted rows are longer, and leave a cache first. Scans gain little.
 	CacheBytes int64
 
