@@ -30,7 +30,8 @@
 //
 // # Concurrency
 //
-// Any number of clients may write. A page changes by compare-and-set, so that no change is lost, and a row is always whole. Put, Delete
+// Any number of clients may write. A page changes by compare-and-set, so that no change is lost, and a row is always whole. A call whose
+// answer is lost is [driver.ErrUnknownOutcome] if others have changed its rows since: it is not made twice. Put, Delete
 // and Update may be made again after an error, but for rows whose tie-breaker Put draws: these are other rows each time. So name
 // tie-breakers if you may have to. A query sees each page as of one moment, and each row once. One during which the schema changes may end with
 // [store.ErrSchemaChanged]: ask again. Writers notice a changed schema, or new keys, before they acknowledge what they wrote; what becomes of

@@ -53,15 +53,6 @@ func (t *Table) Sync(ctx context.Context, e *engine.Engine, keys []rowcodec.RowV
 // Fits returns [driver.ErrTooLarge] if a row has too many bytes for a page.
 func Fits(v *rowcodec.View, r *rowcodec.Record) error { return fits(size(v, r)) }
 
-// withKey returns the one of ascending rows that has a key, or nil.
-func withKey(rows []*rowcodec.Record, key []byte) *rowcodec.Record {
-	i, found := slices.BinarySearchFunc(rows, key, func(r *rowcodec.Record, key []byte) int { return bytes.Compare(r.Key, key) })
-	if !found {
-		return nil
-	}
-	return rows[i]
-}
-
 // See reads rows by their keys, nil where there is none, and returns the table whose view they are of.
 func (t *Table) See(ctx context.Context, e *engine.Engine, keys [][]byte) (*engine.Engine, []*rowcodec.Record, error) {
 	seen, order := make([]*rowcodec.Record, len(keys)), make([]int, len(keys))

@@ -78,13 +78,14 @@ func (t *Table) Update(ctx context.Context, e *engine.Engine, rows []rowcodec.Ro
 			if was == nil {
 				return nil, fault.ErrNoRow
 			}
-			given := adopted(now, v, next)
+			given, becomes := adopted(now, v, next), *was
+			becomes.Values = slices.Clone(was.Values)
 			for j, c := range now.Columns {
 				if at := len(now.Parts) + j; named[c.Id] {
-					was.Values[at] = given.Values[at]
+					becomes.Values[at] = given.Values[at]
 				}
 			}
-			return was, nil
+			return &becomes, nil
 		}}, nil
 	})
 }
@@ -156,14 +157,22 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 		if err != nil {
 			return err
 		}
+		for i := range all {
+			if all[i].look == nil {
+				all[i].make = stays // another client may have changed the row since, knowing what this one has made of it
+			}
+		}
 		if now == nil {
 			return forms.Keeps(e.View, given, func(c *rowcodec.Column) bool {
 				return slices.ContainsFunc(records, func(r *rowcodec.Record) bool { return given.ValueOf(c, r) != nil })
 			})
 		}
-		e = now // which the same changes are made as, so that nothing stays in the clear, or under an old key
+		e = now // which the pages are written as once more, so that nothing stays in the clear, or under an old key
 	}
 }
+
+// stays leaves a row as it is.
+func stays(_ *rowcodec.View, was *rowcodec.Record) (*rowcodec.Record, error) { return was, nil }
 
 // byPart sorts what has keys, and cuts it into what is of one part each.
 func byPart[T any](spec driver.FamilySpec, all []T, key func(T) []byte) (parts [][]T) {
@@ -196,14 +205,17 @@ func settle(ctx context.Context, e *engine.Engine) (*engine.Engine, error) {
 
 // changePart makes changes of one part, page by page.
 func (t *Table) changePart(ctx context.Context, e *engine.Engine, changes []change) error {
+	unsure := attempted{}
 	for attempt := 0; len(changes) > 0; {
 		n := 0
 		err := t.retry(ctx, e, func(now *engine.Engine) (err error) {
 			e = now
-			n, err = t.changePage(ctx, e, changes)
+			n, err = t.changePage(ctx, e, changes, &unsure)
 			return err
 		})
 		switch {
+		case errors.As(err, new(passed)):
+			return err
 		case errors.Is(err, errOvertaken) || errors.Is(err, driver.ErrUnknownOutcome):
 			// After an unknown outcome the page is read again: what is there says what has become of it.
 			if attempt++; attempt > conflicts {
@@ -215,11 +227,80 @@ func (t *Table) changePart(ctx context.Context, e *engine.Engine, changes []chan
 		case err != nil:
 			return err
 		default:
-			changes, attempt = changes[n:], 0
+			if changes, attempt = changes[n:], 0; unsure.n > n {
+				unsure.n -= n
+			} else {
+				unsure = attempted{}
+			}
 		}
 	}
 	return nil
 }
+
+// An attempted is what was written to a page without an answer. No call makes its change twice: another client may have seen the
+// first, and what it did would be undone. Only what asks anew what rows are to be, by a look, is free to.
+type attempted struct {
+	n      int      // changes; 0: nothing is unsure
+	was    []byte   // version of the page that they were to replace
+	tried  [][]byte // versions, of which at most one comes
+	view   *rowcodec.View
+	before []*rowcodec.Record // rows of the page
+	after  []*rowcodec.Record
+	err    error
+}
+
+// made returns how many of the changes a page has, as it was read now; 0 where they are to be tried again. Where others have written
+// the page since, its rows tell. They were changed since if they are neither as they were nor as they were to be: then nobody knows.
+func (a *attempted) made(v *rowcodec.View, p *page, rows []*rowcodec.Record, changes []change) (n int, err error) {
+	if a.n == 0 || bytes.Equal(p.version, a.was) {
+		return 0, nil
+	}
+	if slices.ContainsFunc(a.tried, func(version []byte) bool { return bytes.Equal(p.version, version) }) {
+		return a.n, nil
+	}
+	before, after := v.Since == a.view.Since, v.Since == a.view.Since
+	for ; n < a.n && p.reaches(changes[n].key); n++ {
+		key := changes[n].key
+		is := withKey(rows, key)
+		before, after = before && same(v, is, withKey(a.before, key)), after && same(v, is, withKey(a.after, key))
+	}
+	switch {
+	case after:
+		return n, nil
+	case before:
+		*a = attempted{} // which cannot come any more
+		return 0, nil
+	}
+	return 0, passed{fmt.Errorf("%w; another client has written the rows since", a.err)}
+}
+
+// same reports whether two rows of one key have the same values, where nil is no row.
+func same(v *rowcodec.View, one, other *rowcodec.Record) bool {
+	if one == nil || other == nil {
+		return one == other
+	}
+	for at, c := range columns(v) {
+		is := appendColumn(nil, c.Number, c.Type, at, []*rowcodec.Record{one})
+		if !bytes.Equal(is, appendColumn(nil, c.Number, c.Type, at, []*rowcodec.Record{other})) {
+			return false
+		}
+	}
+	return true
+}
+
+// withKey returns the one of ascending rows that has a key, or nil.
+func withKey(rows []*rowcodec.Record, key []byte) *rowcodec.Record {
+	i, found := slices.BinarySearchFunc(rows, key, func(r *rowcodec.Record, key []byte) int { return bytes.Compare(r.Key, key) })
+	if !found {
+		return nil
+	}
+	return rows[i]
+}
+
+// A passed error is of changes of unknown outcome that are not made again.
+type passed struct{ error }
+
+func (e passed) Unwrap() error { return e.error }
 
 var errBusy = fmt.Errorf("%w: other clients change one page all the time: make the call again when they do less", fault.ErrConflict)
 
@@ -227,7 +308,7 @@ var errBusy = fmt.Errorf("%w: other clients change one page all the time: make t
 var errOvertaken = errors.New("pages: another client has changed the page")
 
 // changePage makes those of ascending changes that are of the first one's page, and returns how many these are.
-func (t *Table) changePage(ctx context.Context, e *engine.Engine, changes []change) (n int, err error) {
+func (t *Table) changePage(ctx context.Context, e *engine.Engine, changes []change, unsure *attempted) (n int, err error) {
 	of := partOf(e.Spec, changes[0].key)
 	p, err := t.find(ctx, e, changes[0].key, true)
 	if err != nil {
@@ -236,15 +317,23 @@ func (t *Table) changePage(ctx context.Context, e *engine.Engine, changes []chan
 	if p == nil {
 		p = &page{key: of.root}
 	}
-	if len(p.cuts) > 0 {
-		if err := t.finish(ctx, e, p); err != nil {
-			return 0, err
-		}
-		return 0, errOvertaken
-	}
 	rows, err := t.keyed(ctx, e.View, p)
 	if err != nil {
 		return 0, err
+	}
+	made, err := unsure.made(e.View, p, rows, changes)
+	if err == nil && len(p.cuts) > 0 {
+		if err = t.finishRows(ctx, e, p, rows); made > 0 && isLeft(err) {
+			err = nil
+		}
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case made > 0:
+		return made, nil
+	case len(p.cuts) > 0:
+		return 0, errOvertaken
 	}
 	n = p.takes(changes)
 	if look := changes[0].look; look != nil {
@@ -253,11 +342,20 @@ func (t *Table) changePage(ctx context.Context, e *engine.Engine, changes []chan
 		}
 		n = p.takes(changes[:n])
 	}
-	rows, appended, err := merge(e.View, rows, changes[:n])
+	next, appended, err := merge(e.View, rows, changes[:n])
 	if err != nil {
 		return 0, err
 	}
-	return n, t.replace(ctx, e, p, rows, appended)
+	tried, err := t.replace(ctx, e, p, next, appended)
+	if errors.Is(err, driver.ErrUnknownOutcome) && changes[0].look == nil {
+		*unsure = attempted{n, p.version, append(unsure.tried, tried), e.View, rows, next, err}
+	}
+	return n, err
+}
+
+// isLeft reports whether an error leaves it to the next writer to cut a page whose rows are there.
+func isLeft(err error) bool {
+	return errors.Is(err, errOvertaken) || errors.Is(err, driver.ErrUnknownOutcome)
 }
 
 // takes returns how many of ascending changes are made at once: those of the page, as far as they fit into a cell.
@@ -323,18 +421,17 @@ func (t *Table) keyed(ctx context.Context, v *rowcodec.View, p *page) ([]*rowcod
 	return rows, nil
 }
 
-// replace writes other rows into a page that was read, and cuts it where they are too many.
-func (t *Table) replace(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, appended bool) error {
+// replace writes other rows into a page that was read, and cuts it where they are too many. It returns the version of that.
+func (t *Table) replace(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, appended bool) (version []byte, err error) {
 	next := &page{key: p.key, high: p.high, cuts: cuts(e.View, partOf(e.Spec, p.key), rows, appended)}
 	if err := t.write(ctx, e, next, rows, p.version); err != nil || len(next.cuts) == 0 {
-		return err
+		return next.version, err
 	}
 	// The rows are there. What is left to do, the next writer does if this one cannot.
-	err := t.finishRows(ctx, e, next, rows)
-	if errors.Is(err, errOvertaken) || errors.Is(err, driver.ErrUnknownOutcome) {
-		return nil
+	if err = t.finishRows(ctx, e, next, rows); isLeft(err) {
+		err = nil
 	}
-	return err
+	return next.version, err
 }
 
 // write puts a page with rows if its version is still a given one; nil is that of a page that is not there.
