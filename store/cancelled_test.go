@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"iter"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
@@ -74,5 +78,35 @@ func TestQueriesEndWithTheirContext(t *testing.T) {
 		goesOn(t, func(ctx context.Context) iter.Seq2[[2]store.Row, error] {
 			return store.Join(ctx, rows.Table(), "kind", rows.Table(), "kind", nil)
 		})
+	})
+}
+
+// A call that meets a change of the schema waits for another one that asks the database about it, but no longer than its own context lives.
+func TestCallsThatWaitForOthersEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, slow := drivertest.NewMemory(), false
+		others := open(t, memory)
+		create(t, others, store.Schema{Name: "rows", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}})
+		tbl, err := open(t, intercept.New(memory, func(ctx context.Context, op intercept.Op, c intercept.Call) error {
+			if slow && op.Method == "Family" {
+				if err := pause.For(ctx, time.Hour); err != nil {
+					return err
+				}
+			}
+			return c.Make(nil)
+		}, nil)).Table(t.Context(), "rows")
+		require.NoError(t, err)
+		require.NoError(t, others.Alter(t.Context(), "rows", store.AddColumn(store.DeterministicColumn("kind", store.String))))
+		slow = true
+		began, first := time.Now(), make(chan error, 1)
+		go func() { first <- tbl.Put(t.Context(), store.Row{"id": int64(1)}) }()
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, tbl.Put(ctx, store.Row{"id": int64(2)}), context.DeadlineExceeded)
+		require.Equal(t, time.Minute+time.Second, time.Since(began))
+		require.NoError(t, <-first)
+		require.Equal(t, time.Hour, time.Since(began))
+		require.NoError(t, tbl.Put(t.Context(), store.Row{"id": int64(2), "kind": "k"}))
 	})
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -31,14 +31,14 @@ type shared struct {
 	db      *Database
 	id      meta.TableID
 	tenant  *catalogue.TenantRef // that it is open for, or nil
-	mu      sync.Mutex           // held while current is replaced
+	turn    chan struct{}        // has an element while current is replaced, which may ask the database for families
 	current atomic.Pointer[engine.Engine]
 	env     engine.Environment
 }
 
 // newTable opens a table as m describes it, for a tenant if it is for one.
 func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Tenant, version uint32) (*Table, error) {
-	tbl := &Table{shared: &shared{db: db, id: m.ID}}
+	tbl := &Table{shared: &shared{db: db, id: m.ID, turn: make(chan struct{}, 1)}}
 	if tenant != nil {
 		tbl.tenant = &catalogue.TenantRef{ID: tenant.ID, Name: tenant.Name}
 	}
@@ -165,8 +165,10 @@ func (tbl *Table) Expiring(ttl time.Duration) *Table { return &Table{tbl.shared,
 // adopt takes over what the catalogue says of the table, and of the tenant that it is open for, at
 // a version, if that is news.
 func (tbl *Table) adopt(ctx context.Context, m *meta.Table, tenant *meta.Tenant, version uint32) (*engine.Engine, error) {
-	tbl.mu.Lock()
-	defer tbl.mu.Unlock()
+	if err := tbl.wait(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-tbl.turn }()
 	now := tbl.Now()
 	if version <= now.Version {
 		return now, nil
@@ -185,6 +187,21 @@ func (tbl *Table) adopt(ctx context.Context, m *meta.Table, tenant *meta.Tenant,
 	}
 	tbl.current.Store(next)
 	return next, nil
+}
+
+// wait waits until it is the caller's turn to replace current, and no longer than its context lives.
+func (tbl *Table) wait(ctx context.Context) error {
+	select {
+	case tbl.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case tbl.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return pause.Ended(ctx)
+	}
 }
 
 // Entry reads what the catalogue says of the table, and of the tenant that it is open for, and at which version.
