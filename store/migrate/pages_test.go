@@ -478,7 +478,11 @@ func pagesInChaos(t *testing.T, db driver.DB, spread int, r *rand.Rand) {
 				if random.IntN(3) == 0 {
 					do = from.Delete
 				}
-				if err := m.Mirror().Write(ctx, keys, func(ctx context.Context) error { return do(ctx, keys...) }); err != nil {
+				err := driver.ErrUnknownOutcome // where another client has written the row since, the application makes its write again
+				for errors.Is(err, driver.ErrUnknownOutcome) {
+					err = m.Mirror().Write(ctx, keys, func(ctx context.Context) error { return do(ctx, keys...) })
+				}
+				if err != nil {
 					failed <- err
 					return
 				}
