@@ -232,3 +232,44 @@ func TestPolicyThatIsSetMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, store.Policy{Sensitive: []string{"zone"}}, p)
 }
+
+// A column that came after a tenant's policy is sealed, as the schema says. The policy comes along, and the column stays sealed.
+func TestColumnsThatAreNewerThanAPolicyStaySealed(t *testing.T) {
+	ctx := t.Context()
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	from, err := st.Create(ctx, tenantLog("log", false))
+	require.NoError(t, err)
+	require.NoError(t, st.CreateTenant(ctx, "acme"))
+	require.NoError(t, st.SetPolicy(ctx, "acme", "log", store.Policy{}, "zone"))
+	secret := store.RandomisedColumn("secret", store.String)
+	require.NoError(t, st.Alter(ctx, "log", store.AddColumn(secret)))
+	acme, err := from.Tenant(ctx, "acme")
+	require.NoError(t, err)
+	require.NoError(t, acme.Put(ctx, store.Row{"id": int64(1), "zone": "z", "secret": "s"}))
+
+	schema := tenantLog("log again", false)
+	schema.Columns = append(schema.Columns, secret)
+	into, err := st.Create(ctx, schema)
+	require.NoError(t, err)
+	source, err := FromTable(ctx, st, "log")
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	_, err = m.Copy(ctx, whole, nil)
+	require.NoError(t, err)
+	again, err := into.Tenant(ctx, "acme")
+	require.NoError(t, err)
+	for i, want := range []string{"ordered", "plain", "plain", "randomised"} {
+		require.Equal(t, want, acme.Schema().Columns[i].Describe().Encryption)
+		require.Equal(t, want, again.Schema().Columns[i].Describe().Encryption)
+	}
+	p, _, err := st.Policy(ctx, "acme", "log again")
+	require.NoError(t, err)
+	require.Equal(t, store.Policy{Sensitive: []string{"secret"}}, p)
+	got, err := again.Get(ctx, store.Row{"id": int64(1)})
+	require.NoError(t, err)
+	require.Equal(t, "s", got["secret"])
+}

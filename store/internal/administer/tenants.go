@@ -193,7 +193,18 @@ func CarryPolicy(ctx context.Context, tenant string, from, into *session.Table) 
 		return fmt.Errorf("%w: by the policy of the source, columns of tenant %q would become plain that the schema of the table seals: set the tenant's policy for the table",
 			fault.ErrUnfit, tenant)
 	}
-	return setPolicy(ctx, db, tenant, is.Name, p, unnamed.Columns, false)
+	of, err := from.ForTenant(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	// A column that is newer than the policy is as its schema says. Here all are older.
+	for _, c := range of.Schema().Columns {
+		if c.Encryption != meta.Plain && slices.Contains(unnamed.Columns, c.Name) {
+			p.Sensitive = append(p.Sensitive, c.Name)
+		}
+	}
+	plain := slices.DeleteFunc(unnamed.Columns, func(c string) bool { return slices.Contains(p.Sensitive, c) })
+	return setPolicy(ctx, db, tenant, is.Name, p, plain, false)
 }
 
 // encryption returns that of a column in a table's schema, or "" where there is none.
