@@ -12,8 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A keyedSource has rows with the key "k" of any type, and the column "v". It tells keys apart by their texts, as -0 from 0.
@@ -202,4 +205,57 @@ func TestRowsOfWhichNothingIsCopied(t *testing.T) {
 			require.Equal(t, Counts{Equal: 3, Ignored: 1}, s.verify(nil))
 		})
 	}
+}
+
+// Another client may make the index of a key part again. Whoever writes through a Mirror, or copies, finds keys by the new one.
+func TestKeysWhoseIndexIsMadeAgain(t *testing.T) {
+	ctx, db, master := t.Context(), drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey())
+	client := func() *store.Store {
+		st, err := store.Open(ctx, db, master, nil)
+		require.NoError(t, err)
+		return st
+	}
+	rebuild := func(table string) {
+		other, err := client().Table(ctx, table)
+		require.NoError(t, err)
+		require.NoError(t, other.RebuildIndex(ctx, "at", nil))
+	}
+	st := client()
+	table := func(name string) *store.Table {
+		tbl, err := st.Create(ctx, store.Schema{
+			Name: name, Key: []store.KeyPart{store.OrderedPart("at", store.Int64, store.WozniakIndexed)},
+			Columns: []store.Column{store.RandomisedColumn("note", store.String)},
+		})
+		require.NoError(t, err)
+		return tbl
+	}
+	from, into := table("from"), table("into")
+	row := func(at int) store.Row { return store.Row{"at": int64(at), "note": fmt.Sprint(at)} }
+	for i := range 6 {
+		require.NoError(t, from.Put(ctx, row(i)))
+	}
+	source, err := FromTable(ctx, st, "from")
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	_, err = m.Copy(ctx, inspect.Part{Index: 0, Of: 2}, nil)
+	require.NoError(t, err)
+
+	for i, table := range []string{"into", "from", "into"} {
+		rebuild(table)
+		at := 10 + i
+		require.NoError(t, m.Mirror().Write(ctx, []store.Row{row(at), row(i)}, func(ctx context.Context) error {
+			return errors.Join(from.Put(ctx, row(at)), from.Delete(ctx, row(i)))
+		}), table)
+	}
+	rebuild("into")
+	_, err = m.Copy(ctx, whole, nil)
+	require.NoError(t, err)
+	rebuild("from")
+	done, err := m.Verify(ctx, whole, nil)
+	require.NoError(t, err)
+	require.Equal(t, Counts{Equal: 6}, done.Rows)
+	require.True(t, done.Over)
 }

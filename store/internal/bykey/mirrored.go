@@ -11,7 +11,15 @@ import (
 )
 
 // KeysOf returns the keys of rows. Values that are new to the index of a key part are put there.
-func KeysOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) ([][]byte, error) {
+func KeysOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) (keys [][]byte, err error) {
+	_, err = t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
+		keys, err = keysOf(ctx, t, rows)
+		return err
+	})
+	return keys, err
+}
+
+func keysOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) ([][]byte, error) {
 	records, keys := make([]*rowcodec.Record, len(rows)), make([][]byte, len(rows))
 	for i, row := range rows {
 		records[i] = t.NewRecord()
