@@ -259,3 +259,52 @@ func TestKeysWhoseIndexIsMadeAgain(t *testing.T) {
 	require.Equal(t, Counts{Equal: 6}, done.Rows)
 	require.True(t, done.Over)
 }
+
+// So does one whose rows are replaced only if nobody has written them: of a column, too, whose values are drawn by its index.
+func TestColumnsWhoseIndexIsMadeAgain(t *testing.T) {
+	ctx, db, master := t.Context(), drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey())
+	var clients []*store.Store
+	for range 2 {
+		st, err := store.Open(ctx, db, master, nil)
+		require.NoError(t, err)
+		clients = append(clients, st)
+	}
+	table := func(name string, conditional bool) *store.Table {
+		tbl, err := clients[0].Create(ctx, store.Schema{
+			Name: name, Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Conditional: conditional,
+			Columns: []store.Column{store.OrderedColumn("level", store.Int64, store.WozniakIndexed)},
+		})
+		require.NoError(t, err)
+		return tbl
+	}
+	from, into := table("from", false), table("into", true)
+	row := func(id int) store.Row { return store.Row{"id": int64(id), "level": int64(100 + id)} }
+	for i := range 6 {
+		require.NoError(t, from.Put(ctx, row(i)))
+	}
+	source, err := FromTable(ctx, clients[0], "from")
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	other, err := clients[1].Table(ctx, "into")
+	require.NoError(t, err)
+	rebuild := func() { require.NoError(t, other.RebuildIndex(ctx, "level", nil)) }
+	write := func(id int) {
+		require.NoError(t, m.Mirror().Write(ctx, []store.Row{row(id)}, func(ctx context.Context) error { return from.Put(ctx, row(id)) }))
+	}
+	write(10)
+	rebuild()
+	write(11)
+	rebuild()
+	done, err := m.Copy(ctx, whole, nil)
+	require.NoError(t, err)
+	require.Equal(t, []int{6, 2}, []int{done.Rows.Copied + done.Rows.Mended, done.Rows.Equal})
+	done, err = m.Verify(ctx, whole, nil)
+	require.NoError(t, err)
+	require.Equal(t, Counts{Equal: 8}, done.Rows)
+	n, err := into.Count(ctx, store.Int64.Field("level").AtLeast(104))
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+}

@@ -265,13 +265,15 @@ func (r *round) swap(ctx context.Context, over []bool, touch bool) error {
 func (r *round) become(ctx context.Context, which []int) (made []bool, err error) {
 	made = make([]bool, len(r.wish))
 	records, err := r.encoded(ctx, which)
+	if errors.As(err, new(rowcodec.NewerRow)) && !r.t.Env.Now().Same(r.t.View) {
+		return made, nil // the next round goes by what is known now
+	}
 	if err != nil {
 		return made, err
 	}
-	var keys [][]byte
+	keys, of := make([][]byte, 0, len(which)), make([]int, 0, len(which))
 	var seen []engine.Seen
 	var becomes []*rowcodec.Record
-	var of []int
 	for _, i := range which {
 		if r.out[i].refused == nil {
 			keys, seen, becomes, of = append(keys, r.keys[i]), append(seen, r.seen[i]), append(becomes, records[i]), append(of, i)
