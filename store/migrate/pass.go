@@ -232,9 +232,9 @@ func (p *pass) mend(ctx context.Context, r *round, which []int) error {
 
 // Copy copies a part of the source into the table. What is there already stays if it is equal; otherwise it becomes what the
 // source has then. A copy loses to every dual write, deletions included. Any number of processes may copy, also the same
-// part, and cut the source differently. What is done is noted by the range of keys, and not read again. The rows under way are
-// brought to their end where the context ends, for up to ten seconds more. A process that is killed, or loses the database, may leave
-// a row that was deleted meanwhile: a verification finds it, and removes it with Repair.
+// part, and cut the source differently. What is done is noted by the range of keys, and is not read again where it has the whole
+// share; else its rows count twice. Rows under way are brought to their end where the context ends, for up to ten seconds more. A process that
+// is killed, or loses the database, may leave a row that was deleted meanwhile: a verification finds it, and removes it with Repair.
 func (m *Migration) Copy(ctx context.Context, part inspect.Part, opts *PassOptions) (PartDone, error) {
 	done, err := m.pass(opts).copy(ctx, part)
 	return done, m.failed(fmt.Sprintf("copy part %d of %d into", part.Index, part.Of), err)
