@@ -32,3 +32,24 @@ func TestIncrementsOfAColumnWithoutIntegers(t *testing.T) {
 	_, err = tbl.Increment(background, store.Row{"id": 1}, "null", 1)
 	require.ErrorIs(t, err, store.ErrNull)
 }
+
+// Programs give many structs one pointer, as to a default. Who gets a sum has it alone: the others would be put with it.
+func TestIncrementLeavesSharedPointers(t *testing.T) {
+	type counter struct {
+		ID int64  `rangecrypt:"id,key=1,hashed"`
+		N  *int64 `rangecrypt:"n"`
+	}
+	st := open(t, drivertest.NewMemory())
+	schema := store.Must(store.SchemaOf[counter]("t"))
+	schema.Conditional = true
+	create(t, st, schema)
+	of, err := store.For[counter](background, st, "t")
+	require.NoError(t, err)
+	start := int64(1)
+	one, two := &counter{1, &start}, &counter{2, &start}
+	require.NoError(t, of.Put(background, one, two))
+	require.NoError(t, of.Increment(background, one, "n", 4))
+	require.EqualValues(t, 5, *one.N)
+	require.EqualValues(t, 1, *two.N, "the number of another struct was changed")
+	require.EqualValues(t, 1, start)
+}

@@ -163,16 +163,16 @@ func defaultType(elem reflect.Type) value.Type {
 }
 
 // at returns a pointer to the variable of a field in a struct, as its access takes it; nil where the field is null.
-// With make, there is one.
+// With make, there is one, which is new behind a pointer: other structs may have the former pointer.
 func (f *boundField) at(row reflect.Value, make bool) any {
 	v := row.FieldByIndex(f.index)
 	switch f.null {
 	case pointer:
-		if v.IsNil() {
-			if !make {
-				return nil
-			}
+		switch {
+		case make:
 			v.Set(reflect.New(f.elem))
+		case v.IsNil():
+			return nil
 		}
 		return f.shaped(v)
 	case sqlNull:
