@@ -60,7 +60,7 @@ const AllowUnmapped ForOption = 1
 //	server-index   likewise; see [Column.ServerIndex]
 //	unit=UNIT      of a time.Time: ns, us, ms or s
 //	scale=N        of a decimal: digits after the point
-//	type=TYPE      as [ParseType] reads it: for a netip.Addr, texts of other types, types with bounds, string(32), "string after ..." and so on
+//	type=TYPE      as [ParseType] reads it: for a netip.Addr or a net.IP, texts of other types, types with bounds, string(32), "string after ..." and so on
 //
 // Only one of unit, scale and type can be given: a type has its unit or scale, as in type=timestamp/ms.
 //

@@ -235,6 +235,13 @@ func TestStructTagsOfTexts(t *testing.T) {
 			A int64    `rangecrypt:"a,key=1,hashed"`
 			B *inf.Dec `rangecrypt:"b"`
 		}],
+		"struct.B: which type has the column? Write type=string, which keeps the text, or type=bytes, for which an address of 4 bytes is not the same one of 16": store.SchemaOf[struct {
+			A int64  `rangecrypt:"a,key=1,hashed"`
+			B net.IP `rangecrypt:"b,deterministic"`
+		}],
+		"struct.B: a field of Go type net.IP does not take type=ipv4: write type=string": store.SchemaOf[struct {
+			B *net.IP `rangecrypt:"b,type=ipv4"`
+		}],
 		"struct.B: a big.Rat is not always a decimal number: use inf.Dec, big.Int or encode.Decimal, or write type=string": store.SchemaOf[struct {
 			B big.Rat `rangecrypt:"b"`
 		}],
@@ -244,4 +251,38 @@ func TestStructTagsOfTexts(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrSchema, want)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// A net.IP has two forms, which net.ParseIP and a database driver give for the same address. As a text they are one value; as bytes,
+// which a table may have, they are two.
+func TestStructsOfAddressesOfTwoForms(t *testing.T) {
+	type visit struct {
+		ID   int64  `rangecrypt:"id,key=1,hashed"`
+		Text net.IP `rangecrypt:"text,deterministic,type=string"`
+		Raw  net.IP `rangecrypt:"raw,deterministic,type=bytes"`
+	}
+	st := open(t, drivertest.NewMemory())
+	tbl := opened[visit](t, st, "visits", func(*store.Schema) {})
+	long, short := net.IPv4(10, 0, 0, 1), net.IPv4(10, 0, 0, 1).To4()
+	require.NoError(t, tbl.Put(background, &visit{1, long, long}, &visit{2, short, short}))
+	count := func(p store.Predicate) int {
+		n, err := tbl.Table().Count(background, p)
+		require.NoError(t, err)
+		return n
+	}
+	require.Equal(t, 2, count(store.String.Field("text").Equal("10.0.0.1")))
+	require.Equal(t, 1, count(store.Field[net.IP]("raw").Equal(short)))
+
+	// A tag that leaves the type out takes that of the table.
+	type untyped struct {
+		ID   int64  `rangecrypt:"id,key=1,hashed"`
+		Text net.IP `rangecrypt:"text"`
+		Raw  net.IP `rangecrypt:"raw"`
+	}
+	of, err := store.For[untyped](background, st, "visits")
+	require.NoError(t, err)
+	got, err := of.Get(background, &untyped{ID: 2})
+	require.NoError(t, err)
+	require.Equal(t, short, got.Raw)
+	require.True(t, long.Equal(got.Text))
 }

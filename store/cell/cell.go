@@ -142,7 +142,7 @@ func open(ctx context.Context, db *session.Database, table, name string, goType 
 		}
 		c, err := newColumn(db.Keys.Of(m), m, &m.Columns[i])
 		if err == nil && c.typ.GoType() != goType {
-			err = fmt.Errorf("%w: its values have Go type %v, the Field has %v", fault.ErrColumn, c.typ.GoType(), goType)
+			err = fmt.Errorf("%w: its values have Go type %v, the Field has %v: use %[2]v", fault.ErrColumn, c.typ.GoType(), goType)
 		}
 		return c, err
 	}

@@ -2,6 +2,7 @@ package structs
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"reflect"
 	"time"
@@ -24,6 +25,7 @@ const (
 var (
 	timeType    = reflect.TypeFor[time.Time]()
 	addrType    = reflect.TypeFor[netip.Addr]()
+	ipType      = reflect.TypeFor[net.IP]()
 	decimalType = reflect.TypeFor[encode.Decimal]()
 	bytesType   = reflect.TypeFor[[]byte]()
 	stringType  = reflect.TypeFor[string]()
@@ -149,8 +151,12 @@ var text = access{
 	},
 }
 
-// defaultType returns the type that a column of a Go type has if the tag says none, or nil.
+// defaultType returns the type that a column of a Go type has if the tag says none, or nil. It is nil for a net.IP: the same address
+// of 4 bytes and of 16 would be two values, and neither found by the other.
 func defaultType(elem reflect.Type) value.Type {
+	if elem == ipType {
+		return nil
+	}
 	for _, t := range []value.Type{
 		value.Int64, value.Int8, value.Int16, value.Int32, value.Uint64, value.Uint8, value.Uint16, value.Uint32, value.Float32, value.Float64,
 		value.Bool, value.Date, value.String, value.Bytes, value.UUID,

@@ -294,6 +294,8 @@ func (f *field) vague() string {
 		return "unit=ns, us, ms or s"
 	case value.SameShape(f.elem, addrType):
 		return "type=ipv4 or type=ipv6"
+	case f.elem == ipType:
+		return "type=string, which keeps the text, or type=bytes, for which an address of 4 bytes is not the same one of 16; or give the field the Go type netip.Addr"
 	case number && value.HasText(f.elem):
 		return "scale=N, the digits after the point, or type=string, which keeps the text of MarshalText"
 	case number:
