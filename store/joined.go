@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
@@ -32,6 +33,10 @@ type JoinOptions struct {
 // It reads lazily. Its memory is that of the largest set of rows with one value, and 16 bytes a row
 // on a database without snapshots. Both tables must be of one [Store].
 func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rightColumn string, opts *JoinOptions) iter.Seq2[[2]Row, error] {
+	var o JoinOptions
+	if opts != nil {
+		o = JoinOptions{Left: slices.Clone(opts.Left), Right: slices.Clone(opts.Right), Limit: opts.Limit}
+	}
 	return func(yield func([2]Row, error) bool) {
 		if left == nil || right == nil {
 			yield([2]Row{}, errors.New("store: join: a table is nil"))
@@ -40,9 +45,6 @@ func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rig
 		n, err := 0, error(nil)
 		ctx, end := left.open().Operation(ctx, "join")
 		defer func() { end(n, err) }()
-		if opts == nil {
-			opts = &JoinOptions{}
-		}
 		if left.open().Database() != right.open().Database() {
 			err = fmt.Errorf("store: join %q and %q: %w: the tables are of two Stores", left.open().Now().Meta.Name, right.open().Now().Meta.Name, ErrColumn)
 			yield([2]Row{}, err)
@@ -55,11 +57,11 @@ func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rig
 			}
 		}
 		err = query.UntilNotOvertaken(ctx, func() error {
-			l := query.JoinSide{Table: left.open().Now(), Column: leftColumn, Columns: opts.Left}
-			r := query.JoinSide{Table: right.open().Now(), Column: rightColumn, Columns: opts.Right}
-			return query.Join(ctx, l, r, opts.Limit, func(a, b *query.Found) bool {
+			l := query.JoinSide{Table: left.open().Now(), Column: leftColumn, Columns: o.Left}
+			r := query.JoinSide{Table: right.open().Now(), Column: rightColumn, Columns: o.Right}
+			return query.Join(ctx, l, r, o.Limit, func(a, b *query.Found) bool {
 				n++
-				return yield([2]Row{a.Row(), b.Row()}, nil) && n != opts.Limit
+				return yield([2]Row{a.Row(), b.Row()}, nil) && n != o.Limit
 			}, func() bool { return n > 0 })
 		})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/aggregate"
@@ -86,6 +87,7 @@ func (q Query) selection() query.Selection {
 // ways lead to its rows, on a database without snapshots; and but for rows that the client sorts ([Query.OrderBy]). An error, or the end of
 // ctx, is the last thing yielded. The package comment says what is promised when rows change during the query.
 func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
+	q.Columns = slices.Clone(q.Columns)
 	return tbl.reader(q).query(ctx, tbl)
 }
 

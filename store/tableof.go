@@ -364,6 +364,7 @@ func (of *TableOf[T]) Increment(ctx context.Context, row *T, column string, by i
 // Query yields the rows that the query selects, as [Table.Query] does. Fields whose columns are not among
 // Columns of the query are zero.
 func (of *TableOf[T]) Query(ctx context.Context, q Query) iter.Seq2[*T, error] {
+	q.Columns = slices.Clone(q.Columns)
 	return of.reader(q).query(ctx, of.table)
 }
 

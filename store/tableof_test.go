@@ -1019,3 +1019,32 @@ func TestStructsChangeByWhatTheyHad(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int32(10), sum)
 }
+
+// A program may use the names of columns for something else as soon as it has the sequence, which reads when it is ranged over.
+func TestQueriesHaveNamesOfTheirOwn(t *testing.T) {
+	type pair struct {
+		ID int64 `rangecrypt:"id,key=1,hashed"`
+		A  int64 `rangecrypt:"a,deterministic"`
+		B  int64 `rangecrypt:"b"`
+	}
+	st := open(t, drivertest.NewMemory())
+	of := opened[pair](t, st, "t", nil)
+	require.NoError(t, of.Put(background, &pair{1, 2, 3}))
+	names := []string{"a"}
+	options := &store.JoinOptions{Left: names, Right: []string{}}
+	structs, maps := of.Query(background, store.Query{Columns: names}), of.Table().Query(background, store.Query{Columns: names})
+	pairs := store.Join(background, of.Table(), "a", of.Table(), "a", options)
+	names[0], options.Right = "b", nil
+	for row, err := range structs {
+		require.NoError(t, err)
+		require.Equal(t, &pair{ID: 1, A: 2}, row)
+	}
+	for row, err := range maps {
+		require.NoError(t, err)
+		require.Equal(t, store.Row{"id": int64(1), "a": int64(2)}, row)
+	}
+	for rows, err := range pairs {
+		require.NoError(t, err)
+		require.Equal(t, [2]store.Row{{"id": int64(1), "a": int64(2)}, {"id": int64(1)}}, rows)
+	}
+}

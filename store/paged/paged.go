@@ -51,6 +51,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -160,6 +161,7 @@ func (t *Table) Get(ctx context.Context, key store.Row, columns ...string) (row 
 // [store.Query.Unauthenticated] reads and opens no sealed page; conditions on encrypted parts of the row key are [store.ErrColumn] then, hashed
 // ones too.
 func (t *Table) Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, error] {
+	q.Columns = slices.Clone(q.Columns)
 	return func(yield func(store.Row, error) bool) {
 		e, err := t.pages.Use()
 		if err != nil {

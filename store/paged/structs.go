@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -112,36 +113,43 @@ func (of *TableOf[T]) Get(ctx context.Context, key *T) (*T, error) {
 // Query yields the rows that the query selects, as [Table.Query] does. Fields whose columns are not among Columns of the query are zero,
 // and so are encrypted key parts of a query that is Unauthenticated.
 func (of *TableOf[T]) Query(ctx context.Context, q store.Query) iter.Seq2[*T, error] {
+	q.Columns = slices.Clone(q.Columns)
 	return func(yield func(*T, error) bool) {
 		e, b, err := of.use(ctx)
 		if err != nil {
 			yield(nil, of.table.pages.Refused(ctx, "query", err))
 			return
 		}
-		if q.Columns == nil {
+		q := q // the sequence may be ranged over again, and by several goroutines
+		switch {
+		case q.Columns == nil && q.Unauthenticated:
+			q.Columns = plainColumns(e, b)
+		case q.Columns == nil:
 			q.Columns = b.Columns
-		}
-		asked := q.Columns
-		if asked == nil && q.Unauthenticated {
-			asked = []string{}
-			for _, c := range e.Columns {
-				if c.Clear() {
-					asked = append(asked, c.Name)
-				}
-			}
 		}
 		for values, err := range of.table.Query(ctx, q) {
 			var row *T
 			if err != nil {
 				err = of.explained(err)
 			} else {
-				row, err = of.filled(b, values, asked)
+				row, err = of.filled(b, values, q.Columns)
 			}
 			if !yield(row, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// plainColumns returns the names of the columns that are read without a key, of those that have a field.
+func plainColumns(e *engine.Engine, b *structs.Binding) []string {
+	names := []string{}
+	for _, c := range e.Columns {
+		if c.Clear() && (b.Columns == nil || slices.Contains(b.Columns, c.Name)) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 func (of *TableOf[T]) name() string { return of.table.pages.Now().Meta.Name }

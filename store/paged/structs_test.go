@@ -205,3 +205,51 @@ func TestRefusedCallsAreObserved(t *testing.T) {
 		require.Contains(t, lines.String(), "level=WARN msg=\"an operation failed\" operation="+name+" ")
 	}
 }
+
+// A query that opens nothing has the plain columns that have a field, also where other columns have none.
+func TestStructsOfSomeColumnsUnauthenticated(t *testing.T) {
+	type whole struct {
+		ID     int64  `rangecrypt:"id,key=1,plain"`
+		Secret string `rangecrypt:"secret"`
+		Model  string `rangecrypt:"model,plain"`
+		Place  string `rangecrypt:"place,plain"`
+	}
+	type some struct {
+		ID     int64  `rangecrypt:"id,key=1,plain"`
+		Secret string `rangecrypt:"secret"`
+		Model  string `rangecrypt:"model,plain"`
+	}
+	st, err := store.Open(t.Context(), drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	_, err = paged.Create(t.Context(), st, store.Must(store.SchemaOf[whole]("t")), 8)
+	require.NoError(t, err)
+	all, err := paged.For[whole](t.Context(), st, "t")
+	require.NoError(t, err)
+	require.NoError(t, all.Put(t.Context(), &whole{1, "s", "m", "p"}))
+	of, err := paged.For[some](t.Context(), st, "t", store.AllowUnmapped)
+	require.NoError(t, err)
+	rows := of.Query(t.Context(), store.Query{Unauthenticated: true})
+	for range 2 {
+		for row, err := range rows {
+			require.NoError(t, err)
+			require.Equal(t, &some{ID: 1, Model: "m"}, row)
+		}
+	}
+	for row, err := range of.Query(t.Context(), store.Query{}) {
+		require.NoError(t, err)
+		require.Equal(t, &some{1, "s", "m"}, row)
+	}
+
+	// The names of columns may be changed as soon as Query has returned.
+	names := []string{"model"}
+	rows, maps := of.Query(t.Context(), store.Query{Columns: names}), of.Table().Query(t.Context(), store.Query{Columns: names})
+	names[0] = "secret"
+	for row, err := range rows {
+		require.NoError(t, err)
+		require.Equal(t, &some{ID: 1, Model: "m"}, row)
+	}
+	for row, err := range maps {
+		require.NoError(t, err)
+		require.Equal(t, store.Row{"id": int64(1), "model": "m"}, row)
+	}
+}
