@@ -367,6 +367,7 @@ func TestRegister(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrColumn)
 	_, err = cell.Open(background, st, "orders", store.String.Field("amount"))
 	require.ErrorIs(t, err, store.ErrColumn)
+	require.ErrorContains(t, err, "the Field has string: use int64")
 	require.NoError(t, st.Alter(background, "orders", store.DropColumn("amount")))
 	require.NoError(t, cell.Register(background, st, "orders", amount))
 	_, err = open(t, st, "orders", store.Int64.Field("amount")).Open(cell.Row(1), c)
