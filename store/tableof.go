@@ -75,7 +75,7 @@ const AllowUnmapped ForOption = 1
 //
 // A unit, scale or type that a tag leaves out is as the table has it. What a tag says of a column's encryption, covering and server-index is for
 // [SchemaOf]. A column that is sealed otherwise by now fits, see [ChangeColumn]. One that is plain must be tagged plain, so that no value goes
-// out in the clear that a tag says is sealed. What else contradicts the table is [ErrColumn], as another encryption of a key part. So is a
+// out in the clear that a tag says is sealed; policies of tenants do not count, see [TableOf.Tenant]. What else contradicts the table is [ErrColumn], as another encryption of a key part. So is a
 // column without a field, unless [AllowUnmapped] is given. A tag that makes no sense is [ErrSchema].
 //
 // If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client
@@ -157,7 +157,8 @@ func (of *TableOf[T]) explained(err error) error {
 // Table returns the table itself, for what is done with no rows, or with such as are maps.
 func (of *TableOf[T]) Table() *Table { return of.table }
 
-// Tenant opens the table for a tenant, see [Table.Tenant].
+// Tenant opens the table for a tenant, see [Table.Tenant]. One struct serves tenants of any [Policy], so that tags are compared with the
+// schema alone: a column that the tenant's policy has made plain goes out in the clear, also if its tag says that it is sealed.
 func (of *TableOf[T]) Tenant(ctx context.Context, name string) (*TableOf[T], error) {
 	tbl, err := of.table.Tenant(ctx, name)
 	if err != nil {

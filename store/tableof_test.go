@@ -1048,3 +1048,26 @@ func TestQueriesHaveNamesOfTheirOwn(t *testing.T) {
 		require.Equal(t, [2]store.Row{{"id": int64(1), "a": int64(2)}, {"id": int64(1)}}, rows)
 	}
 }
+
+// Who unseals a column for a tenant says so by name. The structs of the application serve the other tenants, too, and go on.
+func TestStructsOfTenantsWithUnsealedColumns(t *testing.T) {
+	type person struct {
+		ID   int64  `rangecrypt:"id,key=1,plain"`
+		Note string `rangecrypt:"note,randomised"`
+	}
+	st := open(t, drivertest.NewMemory())
+	tbl := opened[person](t, st, "people", func(s *store.Schema) { s.Tenants = true })
+	require.NoError(t, st.CreateTenant(background, "one"))
+	one, err := tbl.Tenant(background, "one")
+	require.NoError(t, err)
+	require.Error(t, st.SetPolicy(background, "one", "people", store.Policy{}), "it has to be named")
+	require.NoError(t, st.SetPolicy(background, "one", "people", store.Policy{}, "note"))
+	require.NoError(t, one.Put(background, &person{1, "a"}))
+	for row, err := range one.Query(background, store.Query{Unauthenticated: true}) {
+		require.NoError(t, err)
+		require.Equal(t, &person{1, "a"}, row, "it is in the clear")
+	}
+	again, err := tbl.Tenant(background, "one")
+	require.NoError(t, err)
+	require.NoError(t, again.Put(background, &person{2, "b"}))
+}
