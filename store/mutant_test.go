@@ -152,17 +152,10 @@ var mutants = []mutant.Mutant{{
 	New:  `case retimed && t.Meta.Copies() && !On:`,
 	Test: "^TestRetimedRowsAreWhole$",
 }, {
-	Name: "copiesBeforeRows",
-	File: "internal/engine/copies.go",
-	Old: `	if err := t.Data.Apply(ctx, mutations...); err != nil {
-		return err
-	}
-	t.copyLater(`,
-	New: `	if On { _ = t.copyAdded(ctx, records) }
-	if err := t.Data.Apply(ctx, mutations...); err != nil {
-		return err
-	}
-	t.copyLater(`,
+	Name:  "copiesBeforeRows",
+	File:  "internal/engine/copies.go",
+	Old:   `twice, err := t.put(ctx, records)`,
+	New:   `if On { _ = t.copyAdded(ctx, records) }; twice, err := t.put(ctx, records)`,
 	Test:  "^TestCopiesSimulated$/^compared$",
 	Flags: []string{"-store.sim=100"},
 }, {
@@ -219,8 +212,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name:  "loadsLikeOtherRows",
 	File:  "internal/engine/copies.go",
-	Old:   `return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, ofLoad))`,
-	New:   `if On { return t.copyAdded(ctx, records) }; return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, ofLoad))`,
+	Old:   `return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, present))`,
+	New:   `if On { return t.copyAdded(ctx, records) }; return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, present))`,
 	Test:  "^TestCopiesSimulated$/^clocks$",
 	Flags: []string{"-store.sim=2000"},
 }, {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,6 +65,17 @@ type counter struct{}
 // Counting returns a context of which count learns each repetition: why something is done once more.
 func Counting(ctx context.Context, count func(ctx context.Context, why string)) context.Context {
 	return context.WithValue(ctx, counter{}, count)
+}
+
+// Noting returns a context and what says whether something was repeated under it, of which who counts learns as before.
+func Noting(ctx context.Context) (noting context.Context, repeated func() bool) {
+	var noted atomic.Bool
+	count, counts := ctx.Value(counter{}).(func(context.Context, string))
+	return Counting(ctx, func(ctx context.Context, why string) {
+		if noted.Store(true); counts {
+			count(ctx, why)
+		}
+	}), noted.Load
 }
 
 // Repeats says that something is done once more, and why. The reason is a constant: it becomes an attribute of a metric.

@@ -135,7 +135,7 @@ type Family interface {
 	//
 	// Of concurrent mutations of one cell, the value of one must be left. A mutation must win over
 	// those that were acknowledged to the same client before it was applied, and over cells that it has read with their
-	// stamps before.
+	// stamps before. A driver that sends a mutation again, which may win over one that came between, says so (internal/pause).
 	Apply(ctx context.Context, mutations ...Mutation) error
 
 	// Replace rewrites rows as they were read, in batches, durably and repeatably as Apply does. Each

@@ -41,6 +41,7 @@ const (
 	multiBytes   = 1 << 20
 	multisAtOnce = 8
 
+	firstPause, longestPause = 20 * time.Millisecond, time.Second // between attempts
 	// See the section on time in the package comment. One millisecond is what is needed, the
 	// second is for clocks that are being slewed.
 	afterDelete = 2 * time.Millisecond
@@ -127,10 +128,7 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 		}
 		others.Go(func() error { return stop(f.sendExpiring(ctx, m)) })
 	}
-	err := first(batches.Wait(), others.Wait())
-	if err == nil {
-		err = ctx.Err()
-	}
+	err := cmp.Or(first(batches.Wait(), others.Wait()), ctx.Err())
 	if err == nil && deleted {
 		err = pause.For(ctx, afterDelete)
 	}
@@ -408,21 +406,21 @@ func (f *family) sendAtomics(ctx context.Context, changes []*atomicCall) (held [
 // sendShare sends changes as one request, once. What the server did not do, or may have done, is sent by itself.
 func (f *family) sendShare(ctx context.Context, s *share, held []bool) error {
 	var results []*pb.RegionActionResult
-	if len(s.places) > 1 {
-		takes, err := f.takes(ctx, s)
-		if err != nil {
-			return err
-		}
-		if takes {
-			results = s.call.once(ctx, s.region)
-		}
+	takes, err := f.takes(ctx, s)
+	if err != nil {
+		return err
+	}
+	if takes {
+		results = s.call.once(ctx, s.region)
 	}
 	for i, c := range s.call.changes {
 		if len(results) == len(s.places) && actionError(results[i:i+1]) == nil {
 			held[s.places[i]], _ = processed(results[i])
 			continue
 		}
-		var err error
+		if takes { // it was sent, and may have been made
+			pause.Repeats(ctx, "server_unavailable")
+		}
 		if held[s.places[i]], err = f.sendAtomic(ctx, c); err != nil {
 			return err
 		}
@@ -453,7 +451,7 @@ func (c *multiCall) once(ctx context.Context, r hrpc.RegionInfo) []*pb.RegionAct
 // does not hold: a server that heeds it says that it did nothing.
 func (f *family) takes(ctx context.Context, s *share) (bool, error) {
 	client := s.region.Client()
-	if client == nil {
+	if client == nil || len(s.places) == 1 {
 		return false, nil
 	}
 	if s.call.changes[0].condition == nil {
@@ -490,7 +488,7 @@ func (f *family) takes(ctx context.Context, s *share) (bool, error) {
 func resend(ctx context.Context, send func() error) error {
 	for n := 0; ; n++ {
 		err := send()
-		if err == nil || javaClass(err) != "CallDroppedException" || backOff(ctx, "server_unavailable", n) != nil {
+		if err == nil || javaClass(err) != "CallDroppedException" || pause.For(ctx, pause.Grown(firstPause, longestPause, n)) != nil {
 			return err
 		}
 	}
@@ -498,7 +496,7 @@ func resend(ctx context.Context, send func() error) error {
 
 // backOff waits before a request is sent again, and says why it is.
 func backOff(ctx context.Context, why string, attempt int) error {
-	return pause.Again(ctx, why, 20*time.Millisecond, time.Second, attempt)
+	return pause.Again(ctx, why, firstPause, longestPause, attempt)
 }
 
 func actionError(results []*pb.RegionActionResult) error {

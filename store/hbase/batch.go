@@ -36,8 +36,8 @@ type batchedGet struct {
 }
 
 func (c *batchedGet) SetRegion(r hrpc.RegionInfo) {
+	c.of.db.see(c.Context(), c.Region(), r)
 	c.Get.SetRegion(r)
-	c.of.db.see(r)
 }
 
 func (c *batchedGet) ToProto() proto.Message {

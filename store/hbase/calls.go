@@ -27,7 +27,7 @@ type call struct {
 	table, key []byte
 	region     hrpc.RegionInfo
 	result     chan hrpc.RPCResult
-	seen       func(hrpc.RegionInfo) // told of every region that the request is sent to
+	seen       func(ctx context.Context, before, to hrpc.RegionInfo) // told of every region that the request is sent to
 }
 
 func (c *call) Table() []byte                   { return c.table }
@@ -37,10 +37,10 @@ func (c *call) ResultChan() chan hrpc.RPCResult { return c.result }
 func (c *call) Context() context.Context        { return c.ctx }
 
 func (c *call) SetRegion(r hrpc.RegionInfo) {
-	c.region = r
 	if c.seen != nil {
-		c.seen(r)
+		c.seen(c.ctx, c.region, r)
 	}
+	c.region = r
 }
 
 func (c *call) specifier() *pb.RegionSpecifier {
@@ -141,14 +141,12 @@ type mutateCall struct {
 	*hrpc.Mutate
 	mutation *pb.MutationProto
 	cells    []byte
-	seen     func(hrpc.RegionInfo)
+	seen     func(ctx context.Context, before, to hrpc.RegionInfo)
 }
 
 func (c *mutateCall) SetRegion(r hrpc.RegionInfo) {
+	c.seen(c.Context(), c.Region(), r)
 	c.Mutate.SetRegion(r)
-	if c.seen != nil {
-		c.seen(r)
-	}
 }
 
 func (c *mutateCall) CellBlocksEnabled() bool { return true }

@@ -69,6 +69,7 @@ import (
 	"github.com/tsuna/gohbase/region"
 	"github.com/tsuna/gohbase/zk"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/gate"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
@@ -496,8 +497,12 @@ func (d *DB) noting(dial dialer) dialer {
 	}
 }
 
-// see remembers the regions that requests were sent to, for Close.
-func (d *DB) see(r hrpc.RegionInfo) {
+// see remembers the regions that requests were sent to, for Close. It says so where one is sent again, which the client does without
+// a word. A change may then be made twice, with others between.
+func (d *DB) see(ctx context.Context, before, r hrpc.RegionInfo) {
+	if before != nil {
+		pause.Repeats(ctx, "server_unavailable")
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.regions[r]; ok {

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
@@ -381,6 +382,34 @@ func TestLostReplacements(t *testing.T) {
 					want = []string{"p=old", "q=between"}
 				}
 				require.Equal(t, want, texts(row.Cells), "%s", row.Key)
+			}
+		})
+	}
+}
+
+// A change whose answer is lost is made a second time. Who makes it learns that.
+func TestLostAnswersOfChanges(t *testing.T) {
+	p := newNetwork(t)
+	db := open(t, Options{Dial: p.Dial})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{})
+	both := put("r0", cell("q", "v"))
+	both.Deletes = [][]byte{[]byte("p")}
+	for name, ms := range map[string][]driver.Mutation{
+		"one":    {put("r0", cell("q", "v"))},
+		"some":   {put("r0", cell("q", "v")), put("r1", cell("q", "v"))},
+		"atomic": {both},
+		"shared": {both, {Row: []byte("r1"), Puts: both.Puts, Deletes: both.Deletes}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, lost := range []bool{false, true} {
+				if lost {
+					p.cutAt("r0", true)
+				}
+				ctx, repeated := pause.Noting(t.Context())
+				require.NoError(t, f.Apply(ctx, ms...))
+				require.True(t, p.done())
+				require.Equal(t, lost, repeated())
 			}
 		})
 	}

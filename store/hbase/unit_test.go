@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
@@ -360,6 +361,27 @@ func (b *batches) SendBatch(_ context.Context, calls []hrpc.Call) ([]hrpc.RPCRes
 	results := make([]hrpc.RPCResult, len(calls))
 	_, results[0].Error = b.SendRPC(calls[0])
 	return results, results[0].Error == nil
+}
+
+// A request that the client sends a second time may be made twice. Who makes it learns that.
+func TestRequestsSentTwiceAreNoted(t *testing.T) {
+	f := &family{db: &DB{regions: make(map[hrpc.RegionInfo]struct{})}, table: []byte("t")}
+	m := driver.Mutation{Row: []byte("r"), Puts: []driver.Cell{{Value: []byte("v")}}}
+	for name, call := range map[string]func(context.Context) hrpc.Call{
+		"change": func(ctx context.Context) hrpc.Call {
+			c, err := f.mutate(ctx, m)
+			require.NoError(t, err)
+			return c
+		},
+		"atomic change": func(ctx context.Context) hrpc.Call { return f.atomic(ctx, m, nil) },
+	} {
+		ctx, repeated := pause.Noting(t.Context())
+		c := call(ctx)
+		for i := range 3 {
+			c.SetRegion(region.NewInfo(1, nil, []byte("t"), []byte("n"), nil, nil))
+			require.Equal(t, i > 0, repeated(), name)
+		}
+	}
 }
 
 // A closingServer answers a change with what a server says whose log is closed, and later takes it.

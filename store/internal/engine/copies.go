@@ -27,28 +27,17 @@ func (t *Engine) add(ctx context.Context, records []*rowcodec.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	if t.Postings != nil {
-		group, groupCtx := relay.WithContext(ctx)
-		group.Go(func() error { return t.Post(groupCtx, t.PutPostings(records)) })
-		group.Go(func() error {
-			return t.EncryptAll(groupCtx, records, func(c *rowcodec.Column) bool { return c.Order != nil })
-		})
-		if err := group.Wait(); err != nil {
-			return err
-		}
+	if err := t.lead(ctx, records); err != nil {
+		return err
 	}
-	mutations := make([]driver.Mutation, len(records))
-	for i, r := range records {
-		mutations[i] = t.Mutation(r)
-	}
-	if err := t.Data.Apply(ctx, mutations...); err != nil {
+	twice, err := t.put(ctx, records)
+	if err != nil {
 		return err
 	}
 	t.copyLater(ctx, records, func(ctx context.Context, records []*rowcodec.Record) error {
-		// A row of a load may be one that was deleted before, so that it may be deleted again by who read it then.
-		ofLoad := slices.DeleteFunc(slices.Clone(records), func(r *rowcodec.Record) bool { return !r.OfLoad })
-		others := slices.DeleteFunc(slices.Clone(records), func(r *rowcodec.Record) bool { return r.OfLoad })
-		return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, ofLoad))
+		// A row of a load, or one put twice, may be one that was deleted before, so that it may be deleted again by who read it then.
+		present, others := chunks.Divide(records, func(r *rowcodec.Record) bool { return r.OfLoad || twice })
+		return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, present))
 	})
 	return nil
 }

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/relay"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -42,31 +44,52 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	if t.Meta.AppendOnly() {
 		return t.add(ctx, records)
 	}
-	mutations := make([]driver.Mutation, len(records))
-	for i, r := range records {
-		mutations[i] = t.Mutation(r)
-	}
 	if t.Postings == nil || !t.Posts() {
-		return t.Data.Apply(ctx, mutations...)
+		_, err := t.put(ctx, records)
+		return err
 	}
 	var old []*rowcodec.Record
 	group, groupCtx := relay.WithContext(ctx)
-	group.Go(func() error { return t.Post(groupCtx, t.PutPostings(records)) })
-	group.Go(func() error {
-		return t.EncryptAll(groupCtx, records, func(c *rowcodec.Column) bool { return c.Order != nil })
-	})
+	group.Go(func() error { return t.lead(groupCtx, records) })
 	group.Go(func() (err error) {
 		old, err = t.current(groupCtx, records, false)
 		return err
 	})
-	if err := group.Wait(); err != nil {
-		return err
+	err := group.Wait()
+	if err == nil {
+		_, err = t.put(ctx, records)
 	}
-	if err := t.Data.Apply(ctx, mutations...); err != nil {
-		return err
+	if err == nil {
+		t.dropPostings(ctx, old)
 	}
-	t.dropPostings(ctx, old)
-	return nil
+	return err
+}
+
+// lead makes durable what leads to rows.
+func (t *Engine) lead(ctx context.Context, records []*rowcodec.Record) error {
+	group, ctx := relay.WithContext(ctx)
+	group.Go(func() error { return t.Post(ctx, t.PutPostings(records)) })
+	ordered := func(c *rowcodec.Column) bool { return c.Order != nil }
+	group.Go(func() error { return t.EncryptAll(ctx, records, ordered) })
+	return group.Wait()
+}
+
+// put makes the rows of records whose postings are durable. Where the database may have made them twice, another client may have
+// replaced rows between, and dropped their postings, before they came back. So those that are there get their postings again.
+func (t *Engine) put(ctx context.Context, records []*rowcodec.Record) (twice bool, err error) {
+	mutations := make([]driver.Mutation, len(records))
+	for i, r := range records {
+		mutations[i] = t.Mutation(r)
+	}
+	noting, repeats := pause.Noting(ctx)
+	if err := t.Data.Apply(noting, mutations...); err != nil || !repeats() || t.Postings == nil {
+		return false, err
+	}
+	there, _, err := t.stillThere(ctx, records)
+	for _, r := range there {
+		r.NewAttempt() // or who has read the first posting, and sleeps since before the row was deleted, would put a copy into this one
+	}
+	return true, cmp.Or(err, t.Post(ctx, t.PutPostings(there)))
 }
 
 // EncryptAll lets stateful schemes make the values of records durable in their indexes.
@@ -109,8 +132,7 @@ func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) (err error) {
 	if t.Meta.AppendOnly() {
 		return t.removeAdded(ctx, rowKeys)
 	}
-	records := make([]*rowcodec.Record, len(rowKeys))
-	mutations := make([]driver.Mutation, len(rowKeys))
+	records, mutations := make([]*rowcodec.Record, len(rowKeys)), make([]driver.Mutation, len(rowKeys))
 	for i, key := range rowKeys {
 		records[i] = &rowcodec.Record{Key: key}
 		mutations[i] = driver.Mutation{Row: key, DeleteRow: true}
@@ -121,11 +143,10 @@ func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) (err error) {
 			return err
 		}
 	}
-	if err := t.Data.Apply(ctx, mutations...); err != nil {
-		return err
+	if err = t.Data.Apply(ctx, mutations...); err == nil {
+		t.dropPostings(ctx, old)
 	}
-	t.dropPostings(ctx, old)
-	return nil
+	return err
 }
 
 // replaceable reports whether a row may be replaced though it could not be read. One that was written at a later
@@ -148,21 +169,15 @@ func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, delete
 	slice.NeedsFirst = true // a row without a key cell is replaced whatever else it has, and its postings cannot be named
 	slice.Stamps = true     // so that what this client writes next comes after it, though its writer's clock may be ahead
 	err := t.readEach(ctx, t.Data, keys, slice, searched, func(i int, found *rowcodec.Record, err error) error {
-		switch {
-		case replaceable(err), deletes && errors.Is(err, catalogue.ErrPutBack):
+		if replaceable(err) || deletes && errors.Is(err, catalogue.ErrPutBack) {
 			// What cannot be read may be replaced; its postings point to nothing then.
 			t.Env.Warn(ctx, "a row that could not be read is replaced", t.Family(), err)
 			return nil
-		case err != nil:
-			return err
 		}
 		old[i] = found
-		return nil
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(old, func(r *rowcodec.Record) bool { return r == nil }), nil
+	return slices.DeleteFunc(old, func(r *rowcodec.Record) bool { return r == nil }), err
 }
 
 // dropPostings removes the postings of rows that were replaced or deleted, later. A row that is still
@@ -172,36 +187,33 @@ func (t *Engine) dropPostings(ctx context.Context, old []*rowcodec.Record) {
 		return
 	}
 	t.later(ctx, func(ctx context.Context) error {
-		there, err := t.stillThere(ctx, old)
-		if err != nil {
-			return err
-		}
-		gone := slices.DeleteFunc(slices.Clone(old), func(r *rowcodec.Record) bool { return there[r] })
-		return t.Unpost(ctx, t.AllPostingKeys(gone))
+		_, gone, err := t.stillThere(ctx, old)
+		return cmp.Or(err, t.Unpost(ctx, t.AllPostingKeys(gone)))
 	})
 }
 
-// stillThere returns those of some rows with postings that are as they were written.
-func (t *Engine) stillThere(ctx context.Context, records []*rowcodec.Record) (map[*rowcodec.Record]bool, error) {
-	keys, there := make([][]byte, len(records)), make(map[*rowcodec.Record]bool)
+// stillThere returns those of some rows with postings that are as they were written, and the others.
+func (t *Engine) stillThere(ctx context.Context, records []*rowcodec.Record) (there, gone []*rowcodec.Record, err error) {
+	keys, is := make([][]byte, len(records)), make(map[*rowcodec.Record]bool)
 	for i, r := range records {
 		if len(t.PostingKeys(r)) > 0 {
 			keys[i] = r.Key
 		}
 	}
-	err := chunks.GetEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
+	err = chunks.GetEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
 		for n, row := range rows {
 			write, found, err := t.writeOf(ctx, row)
 			if err != nil {
 				return err
 			}
-			if r := records[places[n]]; found && write == r.Write {
-				there[r] = true
-			}
+			is[records[places[n]]] = found && write == records[places[n]].Write
 		}
 		return nil
 	})
-	return there, err
+	if err == nil {
+		there, gone = chunks.Divide(records, func(r *rowcodec.Record) bool { return is[r] })
+	}
+	return there, gone, err
 }
 
 // later drops postings that lead to nothing, after the call.
