@@ -65,7 +65,7 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 		}
 	}
 	// Whoever finds this phase ends what is begun here.
-	rec, err = m.update(ctx, func(rec *catalogue.Migration) error {
+	rec, err = m.update(ctx, false, func(rec *catalogue.Migration) error {
 		if rec.Phase != catalogue.PhaseCutOver && rec.Phase != catalogue.PhaseDropped {
 			return notAt(*rec, "it was changed while rows were read")
 		}
@@ -142,7 +142,7 @@ func (m *Migration) remove(ctx context.Context, rec catalogue.Migration) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.update(ctx, func(rec *catalogue.Migration) error {
+	_, err = m.update(ctx, false, func(rec *catalogue.Migration) error {
 		rec.Removed = time.Now().UnixMilli()
 		return nil
 	})

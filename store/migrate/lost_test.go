@@ -1,10 +1,13 @@
 package migrate
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
@@ -62,6 +65,47 @@ func TestStepsWhoseAnswersAreLost(t *testing.T) {
 				require.Equal(t, step.phase, s.phase())
 			})
 		}
+	}
+}
+
+// A step whose answer is lost is not made a second time where another client has gone on from there.
+func TestStepsAreNotMadeTwice(t *testing.T) {
+	prepare := func(s *stage) error {
+		_, err := s.m.Prepare(s.ctx, true)
+		return err
+	}
+	for name, c := range map[string]struct {
+		step, other func(*stage) error
+		phase       string
+	}{
+		"abort":    {func(s *stage) error { return s.m.Abort(s.ctx) }, prepare, "prepared"},
+		"pause":    {func(s *stage) error { return s.m.Pause(s.ctx, true) }, func(s *stage) error { return s.m.Pause(s.ctx, false) }, "copying"},
+		"cut over": {func(s *stage) error { return s.m.Cutover(s.ctx) }, func(s *stage) error { return s.m.Pause(s.ctx, true) }, "cut over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var between func() error
+			s := newStageIn(t, intercept.New(drivertest.NewMemory(), func(_ context.Context, op intercept.Op, c intercept.Call) error {
+				err := c.Make(nil)
+				if now := between; now != nil && op.Conditional() && op.Family == "catalogue" {
+					between = nil
+					require.NoError(t, errors.Join(err, now()))
+					return driver.ErrUnknownOutcome
+				}
+				return err
+			}, nil), 20, conditional)
+			if s.verified(); name == "pause" {
+				require.NoError(t, s.m.Abort(s.ctx))
+				require.NoError(t, prepare(s))
+				_, err := s.m.Copy(s.ctx, inspect.Part{Of: 1}, nil)
+				require.NoError(t, err)
+			}
+			between = func() error { return c.other(s) }
+			require.ErrorIs(t, c.step(s), driver.ErrUnknownOutcome)
+			status, err := s.m.Status(s.ctx)
+			require.NoError(t, err)
+			require.Equal(t, c.phase, status.Phase)
+			require.Equal(t, name == "cut over", status.Paused)
+		})
 	}
 }
 
@@ -182,7 +226,7 @@ func TestAKilledDropKeepsWritersOut(t *testing.T) {
 	s.verified()
 	require.NoError(t, s.m.Cutover(ctx))
 	s.verify(nil)
-	_, err := s.m.update(ctx, func(rec *catalogue.Migration) error {
+	_, err := s.m.update(ctx, false, func(rec *catalogue.Migration) error {
 		rec.Phase = catalogue.PhaseDropped
 		return nil
 	})

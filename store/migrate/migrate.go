@@ -304,15 +304,15 @@ func (m *Migration) record(ctx context.Context) (catalogue.Migration, error) {
 	return m.table.Database().Catalogue.Migration(ctx, m.table.ID())
 }
 
-// advance changes what the catalogue says of the migration, unless next returns an error.
+// advance changes once what the catalogue says of the migration, unless next returns an error.
 func (m *Migration) advance(ctx context.Context, doing string, next func(*catalogue.Migration) error) error {
-	_, err := m.update(ctx, next)
+	_, err := m.update(ctx, true, next)
 	return m.failed(doing, err)
 }
 
-func (m *Migration) update(ctx context.Context, next func(*catalogue.Migration) error) (catalogue.Migration, error) {
+func (m *Migration) update(ctx context.Context, once bool, next func(*catalogue.Migration) error) (catalogue.Migration, error) {
 	var refused error
-	rec, err := m.table.Database().Catalogue.UpdateMigration(ctx, m.table.ID(), func(rec catalogue.Migration) (catalogue.Migration, bool) {
+	rec, err := m.table.Database().Catalogue.UpdateMigration(ctx, m.table.ID(), once, func(rec catalogue.Migration) (catalogue.Migration, bool) {
 		before := rec
 		if refused = next(&rec); refused != nil {
 			return before, false

@@ -112,7 +112,7 @@ const followTime, noteTime = 10 * time.Second, 5 * time.Second
 // doubt has the table verified again before the cut-over: the source may change without a word, or a row that is deleted there be left.
 func (w *Mirror) doubt(ctx context.Context) error {
 	none := errors.New("nothing is verified")
-	_, err := w.m.update(ctx, func(rec *catalogue.Migration) error {
+	_, err := w.m.update(ctx, false, func(rec *catalogue.Migration) error {
 		if !rec.Phase.Dual() || rec.Verify.Began == 0 {
 			return none
 		}

@@ -266,7 +266,7 @@ func (p *pass) copy(ctx context.Context, part inspect.Part) (PartDone, error) {
 	if err := p.unchanged(ctx, rec); err != nil { // what was read meanwhile may lack what is new
 		return PartDone{Rows: p.rows}, err
 	}
-	rec, err = p.update(ctx, func(rec *catalogue.Migration) (err error) {
+	rec, err = p.update(ctx, false, func(rec *catalogue.Migration) (err error) {
 		if rec.Round != began || !rec.Phase.Dual() {
 			return notAt(*rec, "it was ended while rows were copied")
 		}
@@ -297,7 +297,7 @@ func (p *pass) copying(ctx context.Context) (catalogue.Migration, error) {
 	if err != nil || rec.Phase != catalogue.PhasePrepared {
 		return rec, cmp.Or(err, copies(rec))
 	}
-	return p.update(ctx, func(rec *catalogue.Migration) error {
+	return p.update(ctx, false, func(rec *catalogue.Migration) error {
 		if rec.Phase == catalogue.PhasePrepared && !rec.Paused {
 			rec.Phase, rec.Copy.Began = catalogue.PhaseCopying, time.Now().UnixMilli()
 		}

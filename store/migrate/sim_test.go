@@ -629,7 +629,7 @@ func simulateCutover(t *testing.T, seed uint64, of kind) *world {
 					return true, err
 				}
 			}
-			_, err := m.update(ctx, func(rec *catalogue.Migration) error {
+			_, err := m.update(ctx, false, func(rec *catalogue.Migration) error {
 				rec.Phase, rec.CutOver = catalogue.PhaseCutOver, 1
 				return nil
 			})

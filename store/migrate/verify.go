@@ -49,7 +49,7 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 	if err != nil {
 		return PartDone{}, err
 	}
-	rec, err = p.update(ctx, func(rec *catalogue.Migration) (err error) {
+	rec, err = p.update(ctx, false, func(rec *catalogue.Migration) (err error) {
 		switch {
 		case !rec.Phase.Dual() && rec.Phase != catalogue.PhaseCutOver:
 			return notAt(*rec, "there is nothing to compare")
@@ -87,7 +87,7 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 		return PartDone{Rows: p.rows}, err
 	}
 	began := rec
-	rec, err = p.update(ctx, func(rec *catalogue.Migration) error {
+	rec, err = p.update(ctx, false, func(rec *catalogue.Migration) error {
 		if rec.Round != began.Round || rec.Phase.Dual() != began.Phase.Dual() || rec.Verify.Began != began.Verify.Began {
 			return notAt(*rec, "another verification has begun since")
 		}

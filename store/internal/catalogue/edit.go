@@ -152,6 +152,11 @@ func swap(ctx context.Context, family driver.Family, next func(lost *error) (exp
 	}
 }
 
+// changedSince is the error of a change of unknown outcome that is not made again.
+func changedSince(lost error) error {
+	return fmt.Errorf("%w; another client has changed the same since: look what is there", lost)
+}
+
 // waitForTurn waits before the next attempt, and says why there is one.
 func waitForTurn(ctx context.Context, why string, attempt int) error {
 	return pause.Again(ctx, why, 2*time.Millisecond, 200*time.Millisecond, attempt)

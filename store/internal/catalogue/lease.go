@@ -200,7 +200,7 @@ func (c *Catalogue) SetLease(ctx context.Context, d time.Duration) error {
 // how long a check of the version takes. It returns what is there then, and the version. Terms of which next says no version
 // get that which they come with.
 func (c *Catalogue) swapLease(ctx context.Context, next func(now lease.Terms, check time.Duration) (lease.Terms, error)) (terms lease.Terms, version uint32, err error) {
-	made, expected := false, []byte(nil) // by the last attempt
+	made, expected, before := false, []byte(nil), lease.Terms{} // by the last attempt, and what it was to replace
 	err = swap(ctx, c.Family, func(lost *error) (expect driver.Cell, puts []driver.Cell, err error) {
 		began := c.Clock()
 		r, cells, err := c.read(ctx, OnlyRoot)
@@ -208,9 +208,7 @@ func (c *Catalogue) swapLease(ctx context.Context, next func(now lease.Terms, ch
 			return expect, nil, err
 		}
 		check := c.Clock() - began
-		if !bytes.Equal(cells[0].Value, expected) {
-			*lost = nil // what is there counts, whoever has put it
-		}
+		passed := !bytes.Equal(cells[0].Value, expected)
 		e := &Edit{c: c, root: r}
 		if expect = cells[0]; r.Format == FormatNoTree {
 			e.whole = true
@@ -223,11 +221,19 @@ func (c *Catalogue) swapLease(ctx context.Context, next func(now lease.Terms, ch
 			was = *e.root.Lease
 		}
 		version = e.root.Version
-		if terms, err = next(was, check); err != nil || terms == was {
+		terms, err = next(was, check)
+		if passed && *lost != nil && err == nil && terms != was && was != before {
+			*lost = changedSince(*lost) // of which this would be another change
+			return expect, nil, nil
+		}
+		if passed {
+			*lost = nil // what is there counts, whoever has put it
+		}
+		if err != nil || terms == was {
 			made = false
 			return expect, nil, err
 		}
-		made, expected = true, expect.Value
+		made, expected, before = true, expect.Value, was
 		puts, err = e.leaseCells(&terms)
 		version = max(version, terms.Since)
 		return expect, puts, err

@@ -133,9 +133,10 @@ func (c *Catalogue) Migrations(ctx context.Context, into []*meta.Table) (map[met
 	return all, err
 }
 
-// UpdateMigration replaces it by what next makes of it, unless that is nothing, and returns what is there then.
-func (c *Catalogue) UpdateMigration(ctx context.Context, table meta.TableID, next func(Migration) (Migration, bool)) (Migration, error) {
-	return updateOwn(ctx, c, "migration", migrationOf(table), next)
+// UpdateMigration replaces it by what next makes of it, unless that is nothing, and returns what is there then. Unless it is to be made
+// once, next may be asked again where other clients have gone on from what it made.
+func (c *Catalogue) UpdateMigration(ctx context.Context, table meta.TableID, once bool, next func(Migration) (Migration, bool)) (Migration, error) {
+	return updateOwn(ctx, c, "migration", migrationOf(table), once, next)
 }
 
 // WriteOf returns the write id of a copy of a row that counts as made earlier. Whoever copies the row as it is now gives the same: where two

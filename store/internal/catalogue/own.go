@@ -28,8 +28,9 @@ func readOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte) (s
 
 // updateOwn replaces what a cell says by what next makes of it, unless that is nothing, and returns what is there then. An
 // unknown outcome is resolved by reading again: where an attempt is there, next is not asked what is to be made of that. As long as the
-// cell is as it was, an attempt may yet come.
-func updateOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte, next func(T) (T, bool)) (now T, err error) {
+// cell is as it was, an attempt may yet come. Where another client has changed it since, who may have seen an attempt, what is to be made
+// once stays of unknown outcome: next would undo what that client did.
+func updateOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte, once bool, next func(T) (T, bool)) (now T, err error) {
 	var tried []driver.Cell // the attempts, of which no two are equal
 	var expected []byte     // by the last one
 	err = swap(ctx, c.Family, func(lost *error) (driver.Cell, []driver.Cell, error) {
@@ -37,10 +38,16 @@ func updateOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte, 
 		if err != nil {
 			return cell, nil, err
 		}
-		if !bytes.Equal(cell.Value, expected) {
+		made := slices.ContainsFunc(tried, func(put driver.Cell) bool { return bytes.Equal(put.Value, cell.Value) })
+		passed := !made && !bytes.Equal(cell.Value, expected)
+		if passed && once && *lost != nil {
+			*lost = changedSince(*lost)
+			return cell, nil, nil
+		}
+		if made || passed {
 			*lost = nil
 		}
-		if slices.ContainsFunc(tried, func(put driver.Cell) bool { return bytes.Equal(put.Value, cell.Value) }) {
+		if made {
 			now = says
 			return cell, nil, nil
 		}

@@ -162,7 +162,7 @@ func (c *Catalogue) Progress(ctx context.Context, q []byte) (p Progress, cell dr
 // UpdateProgress replaces the progress by what next makes of it, unless that is nothing, and returns
 // what is there then. An unknown outcome is resolved by reading again.
 func (c *Catalogue) UpdateProgress(ctx context.Context, q []byte, next func(Progress) (Progress, bool)) (now Progress, err error) {
-	return updateOwn(ctx, c, "progress", q, func(p Progress) (Progress, bool) {
+	return updateOwn(ctx, c, "progress", q, false, func(p Progress) (Progress, bool) {
 		p.Parts = slices.Clone(p.Parts)
 		return next(p)
 	})
