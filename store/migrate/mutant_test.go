@@ -135,8 +135,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name:  "noPageWithoutARow",
 	File:  "../internal/pages/write.go",
-	Old:   `return n, t.replace(ctx, e, p, rows, appended)`,
-	New:   `if On && p.version == nil && len(rows) == 0 { return n, nil }; return n, t.replace(ctx, e, p, rows, appended)`,
+	Old:   `tried, err := t.replace(ctx, e, p, next, appended)`,
+	New:   `if On && p.version == nil && len(next) == 0 { return n, nil }; tried, err := t.replace(ctx, e, p, next, appended)`,
 	Test:  "^TestMigrationsSimulated$/^pages$",
 	Flags: []string{"-migrate.sim=2000"},
 }, {
