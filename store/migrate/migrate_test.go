@@ -642,6 +642,31 @@ func TestCutoverComparesSchemas(t *testing.T) {
 	require.ErrorIs(t, s.m.Cutover(s.ctx), ErrUnfit)
 }
 
+// A column of the table that is dropped, and made again or put in place of another one, has not the values that were verified.
+func TestColumnMadeAgainIsVerifiedAgain(t *testing.T) {
+	b := store.RandomisedColumn("b", store.Int64)
+	for name, changes := range map[string][]store.Change{
+		"dropped": {store.DropColumn("b"), store.AddColumn(b)},
+		"renamed": {store.RenameColumn("b", "other"), store.AddColumn(b)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, 20, conditional)
+			for id, f := range s.source.rows {
+				f.Written = time.Now().Add(-time.Hour) // so that the cut-over does not compare it again
+				s.source.rows[id] = f
+			}
+			s.verified()
+			require.NoError(t, s.st.Alter(t.Context(), s.table.Schema().Name, changes...))
+
+			require.ErrorIs(t, s.m.Cutover(t.Context()), ErrDiffers)
+
+			require.Equal(t, 20, s.verify(&PassOptions{Repair: true}).Mended)
+			s.verify(nil)
+			require.NoError(t, s.m.Cutover(t.Context()))
+		})
+	}
+}
+
 // A table that is made anew under the name of the source is not dropped with it, and a source that somebody else has dropped is.
 func TestDropIsMadeOnce(t *testing.T) {
 	s := newStage(t, 20, conditional)

@@ -93,7 +93,8 @@ func (w *Mirror) followed(ctx context.Context, keys []store.Row, unfit, applied 
 	if applied != nil || err != nil && !errors.Is(err, ErrUnfit) { // a row that does not fit is in the source, where the cut-over meets it
 		noting, cancel := pause.Outlasting(following, noteTime)
 		defer cancel()
-		err = errors.Join(err, w.doubt(noting))
+		// The source may change without a word, or a row that is deleted there be left.
+		err = errors.Join(err, w.m.table.Database().Catalogue.Doubt(noting, w.m.table.ID()))
 	}
 	switch {
 	case err == nil:
@@ -108,24 +109,6 @@ func (w *Mirror) followed(ctx context.Context, keys []store.Row, unfit, applied 
 
 // For followTime the table follows the source when the context of a write has ended. Then noteTime is left to note that it does not.
 const followTime, noteTime = 10 * time.Second, 5 * time.Second
-
-// doubt has the table verified again before the cut-over: the source may change without a word, or a row that is deleted there be left.
-func (w *Mirror) doubt(ctx context.Context) error {
-	none := errors.New("nothing is verified")
-	_, err := w.m.update(ctx, false, func(rec *catalogue.Migration) error {
-		if !rec.Phase.Dual() || rec.Verify.Began == 0 {
-			return none
-		}
-		if rec.Verify, rec.Verified = (catalogue.MigrationPass{}), 0; rec.Phase == catalogue.PhaseVerified {
-			rec.Phase = catalogue.PhaseCopying
-		}
-		return nil
-	})
-	if errors.Is(err, none) {
-		return nil
-	}
-	return err
-}
 
 // follow makes rows what the source has. Where no migration goes on by now, one that begins later finds what was written.
 func (w *Mirror) follow(ctx context.Context, keys []store.Row, unfit error) error {

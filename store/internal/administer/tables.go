@@ -3,6 +3,7 @@
 package administer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -257,11 +258,10 @@ func complete(db *session.Database, e *catalogue.Edit, m *meta.Table) error {
 // Alter makes one change of the catalogue that replaces the description of a table. It needs those of
 // the tables whose keys columns are to share.
 func Alter(ctx context.Context, db *session.Database, table string, shares []string, do func(*meta.Alteration) error) error {
-	var next *meta.Table
+	var before, next *meta.Table
 	var indexes []string // that attempts made
 	err := db.Catalogue.Change(ctx, append([]string{table}, shares...), func(e *catalogue.Edit) error {
-		before := e.Table(table)
-		if before == nil {
+		if before = e.Table(table); before == nil {
 			return fault.ErrNoTable
 		}
 		if _, err := before.Schema(); err != nil {
@@ -272,7 +272,7 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		if err := do(a); err != nil || !a.Changed {
 			return err
 		}
-		if err := a.Finish(); err != nil {
+		if err := cmp.Or(a.Finish(), doubt(ctx, db, before, next)); err != nil {
 			return err
 		}
 		// As when a table is created, families come first. One that is made for nothing is empty,
@@ -299,6 +299,33 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 	}
 	if err == nil {
 		db.Show(ctx, next)
+		err = doubt(ctx, db, before, next) // what was verified while the table was altered
+	}
+	return err
+}
+
+// doubt has rows verified again, before the cut-over, that come into a table, or out of it, if there is a column of a name that it did not
+// have: the name may be that of a column which was dropped, and whose values were verified.
+func doubt(ctx context.Context, db *session.Database, before, next *meta.Table) error {
+	was := make(map[string]meta.ColumnID)
+	for _, f := range before.Columns {
+		was[f.Name] = f.ID
+	}
+	if !slices.ContainsFunc(next.Columns, func(is meta.Field) bool {
+		of := func(f meta.Field) bool { return f.ID == was[is.Name] }
+		return !of(is) && !slices.ContainsFunc(is.Former, of)
+	}) {
+		return nil
+	}
+	tables, _, err := db.Catalogue.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	records, err := db.Catalogue.Migrations(ctx, tables)
+	for _, into := range tables {
+		if rec := records[into.ID]; err == nil && (into.ID == next.ID || rec.From(next)) {
+			err = db.Catalogue.Doubt(ctx, into.ID)
+		}
 	}
 	return err
 }

@@ -139,6 +139,21 @@ func (c *Catalogue) UpdateMigration(ctx context.Context, table meta.TableID, onc
 	return updateOwn(ctx, c, "migration", migrationOf(table), once, next)
 }
 
+// Doubt has a table verified again before its cut-over: it may have no more what it was found to have. Where nothing is verified yet, or
+// nothing goes on, it changes nothing.
+func (c *Catalogue) Doubt(ctx context.Context, table meta.TableID) error {
+	_, err := c.UpdateMigration(ctx, table, false, func(rec Migration) (Migration, bool) {
+		if !rec.Phase.Dual() || rec.Verify.Began == 0 {
+			return rec, false
+		}
+		if rec.Verify, rec.Verified = (MigrationPass{}), 0; rec.Phase == PhaseVerified {
+			rec.Phase = PhaseCopying
+		}
+		return rec, true
+	})
+	return err
+}
+
 // WriteOf returns the write id of a copy of a row that counts as made earlier. Whoever copies the row as it is now gives the same: where two
 // do, the database may keep some cells of each, and these are of one write.
 func (c *Catalogue) WriteOf(table meta.TableID, content []byte) (w [16]byte) {

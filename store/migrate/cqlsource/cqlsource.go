@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -49,6 +50,8 @@ type Source struct {
 	keyspace, table string
 	consistency     gocql.Consistency
 	layout          atomic.Pointer[layout] // as it was read last; nil at first
+	looking         sync.Mutex             // held while it is read: what is read later is stored later
+	stale           atomic.Bool            // whether it is not the one that a migration was prepared with
 }
 
 var _ migrate.Source = (*Source)(nil)
@@ -119,19 +122,32 @@ func (s *Source) Close() {
 // Name implements [migrate.Source].
 func (s *Source) Name() string { return "cassandra:" + s.keyspace + "." + s.table }
 
+// Meant has the layout read again before it is used if it is not the one of a fingerprint: a program may run since before the table
+// was altered. It never returns an error, since writers go on where the table is altered in the midst.
+func (s *Source) Meant(fingerprint string) error {
+	if l := s.layout.Load(); l != nil && l.fingerprint != fingerprint {
+		s.stale.Store(true)
+	}
+	return nil
+}
+
 // refresh reads the layout again.
 func (s *Source) refresh(ctx context.Context) (*layout, error) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	s.stale.Store(false)
 	l, err := s.read(ctx)
 	if err != nil {
+		s.stale.Store(true)
 		return nil, err
 	}
 	s.layout.Store(l)
 	return l, nil
 }
 
-// usable returns the layout as it was read last, if all of it is mapped.
+// usable returns the layout as it was read last, if all of it is mapped. What keeps it from being so may be gone by now.
 func (s *Source) usable(ctx context.Context) (l *layout, err error) {
-	if l = s.layout.Load(); l == nil {
+	if l = s.layout.Load(); l == nil || s.stale.Load() || len(l.unmapped) > 0 {
 		if l, err = s.refresh(ctx); err != nil {
 			return nil, err
 		}

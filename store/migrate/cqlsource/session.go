@@ -93,7 +93,21 @@ func (e keyError) Unwrap() error { return e.error }
 const mostKeys = 1000
 
 // keys returns the keys that a statement names, and whether it is of the table. The keyspace is that of names without one.
+// A statement that is refused may be one of the table as it was altered meanwhile.
 func (s *Session) keys(ctx context.Context, keyspace, stmt string, values []any) (rows []store.Row, ours bool, err error) {
+	before := s.source.layout.Load()
+	rows, ours, err = s.named(ctx, keyspace, stmt, values)
+	if before == nil || !errors.Is(err, ErrRefused) || errors.As(err, new(keyError)) {
+		return rows, ours, err
+	}
+	if l, unread := s.source.refresh(ctx); unread != nil || l.fingerprint == before.fingerprint {
+		return rows, ours, err
+	}
+	return s.named(ctx, keyspace, stmt, values)
+}
+
+// named is keys by the layout as it was read last.
+func (s *Session) named(ctx context.Context, keyspace, stmt string, values []any) (rows []store.Row, ours bool, err error) {
 	l, missing := s.source.usable(ctx)
 	if missing != nil && !errors.Is(missing, driver.ErrNoFamily) {
 		return nil, false, missing
