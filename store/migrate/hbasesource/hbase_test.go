@@ -487,3 +487,28 @@ func TestNothingIsLostByTheMapping(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 4, n)
 }
+
+// A program that has seen a column family without its TTL writes rows with the TTL that it had when the migration was prepared.
+func TestLivesOfAnAlteredTable(t *testing.T) {
+	of := newTable(t, 3600)
+	ctx := t.Context()
+	running := of.source() // since before the family had a TTL
+	seen, err := running.look(ctx)
+	require.NoError(t, err)
+	for i := range seen.lives {
+		seen.lives[i].ttl = 0
+	}
+	tbl, m := of.intoMemory(t)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	theirs, err := migrate.New(tbl, running)
+	require.NoError(t, err)
+
+	_, err = NewClient(of.client, running, theirs.Mirror()).Put(ctx, of.put(of.key("c", 1), map[string][]byte{"amount": amount(1)}))
+	require.NoError(t, err)
+
+	done, err := m.Verify(ctx, inspect.Part{Of: 1}, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, done.Rows.Equal)
+	require.Zero(t, done.Rows.Differs)
+}

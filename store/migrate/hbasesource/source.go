@@ -114,8 +114,14 @@ func (s *Source) print(t *table) string {
 func (s *Source) identity() string { return fmt.Sprintf("%q", s.mapping) }
 
 // Meant returns an error if a fingerprint is that of another mapping: a program with one would bring other values into the table than
-// the one that prepared it.
+// the one that prepared it. Column families that are others than those of the fingerprint are asked for again, since the TTL of one
+// may have been changed since this program has seen it.
 func (s *Source) Meant(fingerprint string) error {
+	s.mu.Lock()
+	if s.known != nil && s.print(s.known) != fingerprint {
+		s.known = nil
+	}
+	s.mu.Unlock()
 	if strings.HasPrefix(fingerprint, s.identity()) {
 		return nil
 	}
