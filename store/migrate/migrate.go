@@ -380,7 +380,7 @@ func (m *Migration) unchanged(ctx context.Context, rec catalogue.Migration) erro
 	case err != nil:
 		return ofSource(err)
 	case fingerprint != rec.Fingerprint:
-		return fmt.Errorf("%w: the schema of %s has changed since: change it back or, before the cut-over, abort the migration and prepare it again", ErrSource, rec.Source)
+		return fmt.Errorf("%w: the schema of %s has changed since, or another table has its name: change it back or, before the cut-over, abort the migration and prepare it again; after it, drop the table yourself if it is another one", ErrSource, rec.Source)
 	}
 	return nil
 }

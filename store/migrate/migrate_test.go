@@ -304,6 +304,9 @@ func TestRowsThatExpire(t *testing.T) {
 		require.NoError(t, s.source.change(2, store.Row{"a": int64(9)}, 2*time.Hour))
 		require.Equal(t, 1, s.verify(nil).Differs, "the values are the same, and the row lives longer")
 		require.Equal(t, 1, s.verify(&PassOptions{Repair: true}).Mended)
+		err := s.write(2, store.Row{"a": int64(9)}, 20*365*24*time.Hour)
+		require.ErrorIs(t, err, ErrUnfit)
+		require.ErrorContains(t, err, "write it again with a shorter time to live")
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/pages"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -66,7 +67,9 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 		if !t.Meta.Expires() {
 			return w, fmt.Errorf("%w: the row expires, and rows of the table do not: make one with a time to live, neither conditional nor of pages", ErrUnfit)
 		}
-		ttl = layouts.LifeUntil(f.Expires)
+		if ttl = layouts.LifeUntil(f.Expires); ttl > meta.MaxTTL {
+			return w, fmt.Errorf("%w: the row expires in more than %v, which is the longest in an encrypted table: write it again with a shorter time to live, or without", ErrUnfit, meta.MaxTTL)
+		}
 	}
 	var err error
 	w.record, err = t.View.Expiring(ttl).Check(w.row)

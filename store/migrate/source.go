@@ -11,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
 // A Source is a table of the application's own. Several goroutines may call its methods at a time. No error has a value of a row.
@@ -98,7 +99,11 @@ func (d Description) Propose(name string, hashed int) (schema store.Schema, hint
 			hint(c, "take as many digits after the point as its values have; a row with more is refused")
 		}
 	}
-	if d.TTL > 0 {
+	switch {
+	case d.TTL > meta.MaxTTL:
+		schema.TTL = store.TTLByRow
+		hints = append(hints, fmt.Sprintf("A row lives for %v where its write says nothing else, and for %v at most in an encrypted table, which refuses it: lower that of the source, and write such rows again.", d.TTL, meta.MaxTTL))
+	case d.TTL > 0:
 		hints = append(hints, fmt.Sprintf("A row lives for %v where its write says nothing else, so the table has this ttl.", d.TTL))
 	}
 	return schema, hints

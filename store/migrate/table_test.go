@@ -272,6 +272,11 @@ func TestPropose(t *testing.T) {
 		"c (decimal): take as many digits after the point as its values have; a row with more is refused",
 		"A row lives for 1h0m0s where its write says nothing else, so the table has this ttl.",
 	}, hints)
+
+	d.TTL = 20 * 365 * 24 * time.Hour
+	schema, hints = d.Propose("orders", 1)
+	require.NoError(t, schema.Check(), "no encrypted table has rows that live for longer than ten years")
+	require.Contains(t, hints[len(hints)-1], "lower that of the source")
 }
 
 // Another table that has the source's name by now is not written, nor followed.
