@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -68,6 +69,11 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 	}
 	if rec.Verify.Spans.Has(span) {
 		return PartDone{Again: true}, nil
+	}
+	if s, is := p.source.(tenanted); is && rec.Phase.Dual() && p.table.Now().Meta.Tenants {
+		if err := administer.NoStrangers(ctx, p.table.Table, func(tenant string) error { _, err := s.ofTenant(ctx, tenant); return err }); err != nil {
+			return PartDone{}, err
+		}
 	}
 	err = rec.Verify.Spans.EachLeft(ctx, part, p.opts.Shares, func(ctx context.Context, share inspect.Part) error {
 		return p.each(ctx, func(p *pass) error {

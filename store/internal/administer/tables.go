@@ -317,13 +317,24 @@ func doubt(ctx context.Context, db *session.Database, before, next *meta.Table) 
 	}) {
 		return nil
 	}
+	return doubtEach(ctx, db, func(into, from *meta.Table) bool {
+		return into.ID == next.ID || from != nil && from.ID == next.ID
+	})
+}
+
+// doubtEach has rows verified again that come into some tables from others, which are nil where they are none of the database.
+func doubtEach(ctx context.Context, db *session.Database, which func(into, from *meta.Table) bool) error {
 	tables, _, err := db.Catalogue.Tables(ctx)
 	if err != nil {
 		return err
 	}
 	records, err := db.Catalogue.Migrations(ctx, tables)
 	for _, into := range tables {
-		if rec := records[into.ID]; err == nil && (into.ID == next.ID || rec.From(next)) {
+		rec, from := records[into.ID], (*meta.Table)(nil)
+		if i := slices.IndexFunc(tables, rec.From); i >= 0 {
+			from = tables[i]
+		}
+		if err == nil && rec.Phase.Dual() && which(into, from) {
 			err = db.Catalogue.Doubt(ctx, into.ID)
 		}
 	}

@@ -38,7 +38,12 @@ func CreateTenant(ctx context.Context, db *session.Database, name string) error 
 
 // DropTenant removes a tenant with its keys.
 func DropTenant(ctx context.Context, db *session.Database, name string) error {
-	err := changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
+	// One of the name that is made again has no rows, whatever was verified of those that come from another database.
+	err := doubtEach(ctx, db, func(into, from *meta.Table) bool { return into.Tenants && from == nil })
+	if err != nil {
+		return err
+	}
+	err = changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
 		if e.Tenant(name) == nil {
 			return fault.ErrNoTenant
 		}
@@ -205,6 +210,26 @@ func CarryPolicy(ctx context.Context, tenant string, from, into *session.Table) 
 	}
 	plain := slices.DeleteFunc(unnamed.Columns, func(c string) bool { return slices.Contains(p.Sensitive, c) })
 	return setPolicy(ctx, db, tenant, is.Name, p, plain, false)
+}
+
+// NoStrangers returns an error if a table has rows of a tenant that the source of rows has not: it was dropped there. The source says
+// [fault.ErrNoTenant] of one that it has not.
+func NoStrangers(ctx context.Context, in *session.Table, has func(tenant string) error) error {
+	return in.EachTenant(ctx, func(of *session.Table) error {
+		name := of.Now().TenantName()
+		if err := has(name); !errors.Is(err, fault.ErrNoTenant) {
+			return err
+		}
+		first := of.Now().Rows(0, 1)
+		first.Limit = 1
+		for _, err := range of.Now().Data.Scan(ctx, first) {
+			if err == nil {
+				err = fmt.Errorf("%w: the table has rows of tenant %q, or marks of deleted ones, and the store of the source has no such tenant: drop it here, too", fault.ErrUnfit, name)
+			}
+			return err
+		}
+		return nil
+	})
 }
 
 // encryption returns that of a column in a table's schema, or "" where there is none.
