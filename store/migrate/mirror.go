@@ -93,7 +93,6 @@ func (w *Mirror) followed(ctx context.Context, keys []store.Row, unfit, applied 
 	if applied != nil || err != nil && !errors.Is(err, ErrUnfit) { // a row that does not fit is in the source, where the cut-over meets it
 		noting, cancel := pause.Outlasting(following, noteTime)
 		defer cancel()
-		// The source may change without a word, or a row that is deleted there be left.
 		err = errors.Join(err, w.m.table.Database().Catalogue.Doubt(noting, w.m.table.ID()))
 	}
 	switch {

@@ -183,6 +183,11 @@ func (p *pass) takes(ctx context.Context, row store.Row) error {
 // refuse counts a row that no table takes. One that has a place has no key, or that of another row.
 func (p *pass) refuse(ctx context.Context, f Found) {
 	p.mu.Lock()
+	if !f.Exists { // it has nothing that would come
+		p.rows.Ignored++
+		p.mu.Unlock()
+		return
+	}
 	p.rows.Refused++
 	p.mu.Unlock()
 	var key []byte

@@ -99,11 +99,10 @@ func (d Description) Propose(name string, hashed int) (schema store.Schema, hint
 			hint(c, "take as many digits after the point as its values have; a row with more is refused")
 		}
 	}
-	switch {
-	case d.TTL > meta.MaxTTL:
+	if d.TTL > meta.MaxTTL {
 		schema.TTL = store.TTLByRow
 		hints = append(hints, fmt.Sprintf("A row lives for %v where its write says nothing else, and for %v at most in an encrypted table, which refuses it: lower that of the source, and write such rows again.", d.TTL, meta.MaxTTL))
-	case d.TTL > 0:
+	} else if d.TTL > 0 {
 		hints = append(hints, fmt.Sprintf("A row lives for %v where its write says nothing else, so the table has this ttl.", d.TTL))
 	}
 	return schema, hints

@@ -29,7 +29,7 @@ func NewClient(client gohbase.Client, source *Source, mirror *migrate.Mirror) *C
 }
 
 // Put puts cells of a row, as gohbase does. What it, Delete, Append, Increment and CheckAndPut return about the encrypted table is as
-// [migrate.Mirror.Write] says.
+// [migrate.Mirror.Write] says. Cells that are left out are put also into a row whose key the mapping does not read.
 func (c *Client) Put(ctx context.Context, m *hrpc.Mutate) (*hrpc.Result, error) {
 	return write(ctx, c, m, c.client.Put)
 }
@@ -59,6 +59,19 @@ func deletes(m *hrpc.Mutate) bool {
 	return m.Description() == pb.MutationProto_DELETE.String()
 }
 
+// ignored reports whether it is about cells only that no column has and that are left out.
+func (c *Client) ignored(m *hrpc.Mutate) bool {
+	for family, cells := range m.Values() {
+		for qualifier := range cells {
+			name := family + ":" + qualifier
+			if _, known := c.source.cells[name]; known || !c.source.mapping.ignores(name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // write makes a request, and has the encrypted table follow if it is one of the source.
 func write[T any](ctx context.Context, c *Client, m *hrpc.Mutate, do func(*hrpc.Mutate) (T, error)) (result T, err error) {
 	apply := func(ctx context.Context) (err error) {
@@ -78,7 +91,7 @@ func write[T any](ctx context.Context, c *Client, m *hrpc.Mutate, do func(*hrpc.
 	}
 	key, err := c.source.mapping.readKey(m.Key())
 	switch {
-	case err != nil && deletes(m):
+	case err != nil && (deletes(m) || c.ignored(m)): // the encrypted table has nothing of it
 		err = c.mirror.Write(ctx, nil, apply)
 	case err != nil:
 		err = c.mirror.WriteUnfit(ctx, fmt.Errorf("hbasesource: the row cannot be in the encrypted table: %w", err), apply)

@@ -399,6 +399,10 @@ func TestClientWritesTheOldTableAlone(t *testing.T) {
 	require.ErrorContains(t, err, "nothing was written")
 	require.NotContains(t, err.Error(), "nokey")
 	require.Equal(t, int64(1), stored())
+	_, err = c.Put(ctx, of.put([]byte("others"), map[string][]byte{"cache": {1}})) // which is left out
+	require.NoError(t, err)
+	_, err = c.Put(ctx, of.put([]byte("others"), map[string][]byte{"cache": {1}, "amount": amount(1)}))
+	require.ErrorIs(t, err, migrate.ErrUnfit)
 	_, err = c.Delete(ctx, of.del([]byte("nokey"))) // which the encrypted table has not
 	require.NoError(t, err)
 	require.Zero(t, stored())
@@ -511,4 +515,23 @@ func TestLivesOfAnAlteredTable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, done.Rows.Equal)
 	require.Zero(t, done.Rows.Differs)
+}
+
+// A row that has nothing but what is left out is no row of the encrypted table, whatever its key is.
+func TestIgnoredCellsOfAnotherKey(t *testing.T) {
+	of := newTable(t, 0)
+	ctx := t.Context()
+	_, err := of.client.Put(of.put([]byte("nokey"), map[string][]byte{"cache": {1}}))
+	require.NoError(t, err)
+	_, m := of.intoMemory(t)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+
+	done, err := m.Copy(ctx, inspect.Part{Of: 1}, nil)
+	require.NoError(t, err)
+	require.Equal(t, migrate.Counts{Ignored: 1}, done.Rows)
+	done, err = m.Verify(ctx, inspect.Part{Of: 1}, nil)
+	require.NoError(t, err)
+	require.Equal(t, migrate.Counts{Ignored: 1}, done.Rows)
+	require.NoError(t, m.Cutover(ctx))
 }
