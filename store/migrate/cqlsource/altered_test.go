@@ -33,6 +33,16 @@ func TestSessionOfAnAlteredTable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "c", row["note"])
 	require.Equal(t, "b", row["more"])
+	do(t, session, "ALTER TABLE orders ADD tags list<text>") // which is not mapped: writers go on
+	_, err = running.Describe(ctx)
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, writes.Exec(ctx, "UPDATE orders SET more = 'e' WHERE customer = 1 AND number = 1"))
+	}
+	row, err = s.table.Get(ctx, store.Row{"customer": int32(1), "number": int32(1)})
+	require.NoError(t, err)
+	require.Equal(t, "e", row["more"])
+	do(t, session, "ALTER TABLE orders DROP tags")
 	do(t, session, "ALTER TABLE orders RENAME number TO nr")
 
 	const renamed = "UPDATE orders SET note = 'd' WHERE customer = 1 AND nr = 1"

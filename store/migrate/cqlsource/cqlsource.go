@@ -131,7 +131,7 @@ func (s *Source) Meant(fingerprint string) error {
 	return nil
 }
 
-// refresh reads the layout again.
+// refresh reads the layout again. Where a column was added that is not mapped, writers go on by the one of before.
 func (s *Source) refresh(ctx context.Context) (*layout, error) {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -141,16 +141,20 @@ func (s *Source) refresh(ctx context.Context) (*layout, error) {
 		s.stale.Store(true)
 		return nil, err
 	}
-	s.layout.Store(l)
+	if before := s.layout.Load(); before == nil || before.id != l.id || len(before.unmapped) > 0 || len(l.unmapped) == 0 {
+		s.layout.Store(l)
+	}
 	return l, nil
 }
 
 // usable returns the layout as it was read last, if all of it is mapped. What keeps it from being so may be gone by now.
-func (s *Source) usable(ctx context.Context) (l *layout, err error) {
-	if l = s.layout.Load(); l == nil || s.stale.Load() || len(l.unmapped) > 0 {
-		if l, err = s.refresh(ctx); err != nil {
+func (s *Source) usable(ctx context.Context) (*layout, error) {
+	l := s.layout.Load()
+	if l == nil || s.stale.Load() || len(l.unmapped) > 0 {
+		if _, err := s.refresh(ctx); err != nil {
 			return nil, err
 		}
+		l = s.layout.Load()
 	}
 	return l, l.mapped()
 }
