@@ -685,6 +685,7 @@ func TestStructsWhenTheSchemaChanges(t *testing.T) {
 		{"dropped", store.DropColumn("note"), false, `field noted.Note: there is no column "note"`},
 		{"added", store.AddColumn(store.RandomisedColumn("more", store.Int8)), false, `without a field: column "more"`},
 		{"plain", store.ChangeColumn(store.PlainColumn("note", store.String)), false, `column "note" is not encrypted: write plain`},
+		{"searched in the clear", store.ChangeColumn(store.OrderedColumn("note", store.String, store.Plaintext)), false, `column "note" is not encrypted: write plain`},
 	} {
 		t.Run(change.name, func(t *testing.T) {
 			db := drivertest.NewMemory()
@@ -697,7 +698,7 @@ func TestStructsWhenTheSchemaChanges(t *testing.T) {
 			switch {
 			case change.fits:
 				require.NoError(t, err)
-			case change.name == "plain":
+			case change.name == "plain", change.name == "searched in the clear":
 				require.ErrorContains(t, err, change.wants)
 				require.ErrorContains(t, err, "the rows may be stored as the schema was")
 				require.NotErrorIs(t, err, store.ErrWritten)

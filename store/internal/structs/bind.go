@@ -113,7 +113,7 @@ func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
 func (f *field) exposed(s meta.Spec) error {
 	switch {
 	case f.key > 0:
-	case f.encryption == "" && s.Encryption == meta.Plain:
+	case f.encryption == "" && s.Clear():
 		return fmt.Errorf("column %q is not encrypted: write plain", s.Name)
 	case f.encryption != "" && s.Clear() && !(meta.Spec{Encryption: f.encryption, Scheme: f.scheme}).Clear():
 		return fmt.Errorf("column %q is plain, and the tag says %s: write plain, or encrypt the column with store.ChangeColumn", s.Name, spelled(f.encryption, f.scheme))
