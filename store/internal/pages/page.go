@@ -57,6 +57,7 @@ type page struct {
 	size  int        // bytes of its cells
 	stamp int64      // the latest of its cells, where they were read with stamps
 	old   bool       // it was not sealed with the newest key
+	since uint32     // of the table that it was written as
 }
 
 // appendHead appends what the plain mini-page begins with:
@@ -206,6 +207,7 @@ func (t *Table) open(v *rowcodec.View, row driver.Row, sealed bool) (*page, erro
 	case h.Policy > v.Since:
 		return nil, rowcodec.NewerRow(h.Policy)
 	}
+	p.since = h.Policy
 	p.old = !v.Meta.Clear && !v.KeySealer.Newest(sealedPage)
 	p.cells[1], err = cutBlocks(body, p.rows)
 	return p, err

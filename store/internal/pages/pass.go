@@ -51,7 +51,7 @@ func (t *Table) Reseal(ctx context.Context, e *engine.Engine) (c Census, err err
 		if !p.old {
 			return nil
 		}
-		if err := t.reseal(ctx, e, p.key); err != nil {
+		if err := (&writer{Table: t}).reseal(ctx, e, p.key, isOld); err != nil {
 			return err
 		}
 		c.Resealed++
@@ -60,11 +60,13 @@ func (t *Table) Reseal(ctx context.Context, e *engine.Engine) (c Census, err err
 	return c, err
 }
 
-// reseal writes a page as it is.
-func (t *Table) reseal(ctx context.Context, e *engine.Engine, key []byte) error {
+func isOld(p *page) bool { return p.old }
+
+// reseal writes a page as it is, unless it is not what it is to be resealed for any more.
+func (t *writer) reseal(ctx context.Context, e *engine.Engine, key []byte, as func(*page) bool) error {
 	for attempt := 0; ; attempt++ {
 		p, err := t.find(ctx, e, key, true)
-		if err != nil || p == nil || !p.old {
+		if err != nil || p == nil || !as(p) {
 			return err
 		}
 		if len(p.cuts) > 0 {

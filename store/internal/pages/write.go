@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
@@ -146,10 +148,16 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 		return err
 	}
 	parts := byPart(e.Spec, all, func(c change) []byte { return c.key })
-	written, given := e.Env.Writes(n), e.View
-	for {
-		err := e.Env.Concurrently(ctx, len(parts), func(ctx context.Context, i int) error { return t.changePart(ctx, e, parts[i]) })
-		if written(); err != nil {
+	w, written, given := &writer{Table: t}, e.Env.Writes(n), e.View
+	for again := false; ; again = true {
+		err := e.Env.Concurrently(ctx, len(parts), func(ctx context.Context, i int) error { return w.changePart(ctx, e, parts[i]) })
+		if written(); err == nil && again {
+			err = w.seal(ctx, e)
+		}
+		if err != nil { // other pages may have been written
+			if unsettled := w.settled(ctx, e); unsettled != nil {
+				err = fault.Besides(err, unsettled)
+			}
 			return err
 		}
 		written = func() {}
@@ -203,8 +211,52 @@ func settle(ctx context.Context, e *engine.Engine) (*engine.Engine, error) {
 	return now, nil
 }
 
+// A writer writes pages for one call, and knows which: also those that came of a cut and have none of the call's rows.
+type writer struct {
+	*Table
+	mu    sync.Mutex
+	wrote map[string]bool // by key
+}
+
+func (t *writer) note(key []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.wrote == nil {
+		t.wrote = make(map[string]bool)
+	}
+	t.wrote[string(key)] = true
+}
+
+// settled seals what was written again, until it is as the schema is.
+func (t *writer) settled(ctx context.Context, e *engine.Engine) error {
+	for len(t.wrote) > 0 {
+		now, err := settle(ctx, e)
+		if err == nil && now != nil {
+			err = t.seal(ctx, now)
+		}
+		if err != nil || now == nil {
+			return err
+		}
+		e = now
+	}
+	return nil
+}
+
+// seal writes those of the pages again that were written as of an earlier schema than that of the table.
+func (t *writer) seal(ctx context.Context, e *engine.Engine) error {
+	for _, key := range slices.Sorted(maps.Keys(t.wrote)) {
+		err := t.retry(ctx, e, func(e *engine.Engine) error {
+			return t.reseal(ctx, e, []byte(key), func(p *page) bool { return p.since < e.Since })
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // changePart makes changes of one part, page by page.
-func (t *Table) changePart(ctx context.Context, e *engine.Engine, changes []change) error {
+func (t *writer) changePart(ctx context.Context, e *engine.Engine, changes []change) error {
 	unsure := attempted{}
 	for attempt := 0; len(changes) > 0; {
 		n := 0
@@ -308,7 +360,7 @@ var errBusy = fmt.Errorf("%w: other clients change one page all the time: make t
 var errOvertaken = errors.New("pages: another client has changed the page")
 
 // changePage makes those of ascending changes that are of the first one's page, and returns how many these are.
-func (t *Table) changePage(ctx context.Context, e *engine.Engine, changes []change, unsure *attempted) (n int, err error) {
+func (t *writer) changePage(ctx context.Context, e *engine.Engine, changes []change, unsure *attempted) (n int, err error) {
 	of := partOf(e.Spec, changes[0].key)
 	p, err := t.find(ctx, e, changes[0].key, true)
 	if err != nil {
@@ -422,7 +474,7 @@ func (t *Table) keyed(ctx context.Context, v *rowcodec.View, p *page) ([]*rowcod
 }
 
 // replace writes other rows into a page that was read, and cuts it where they are too many. It returns the version of that.
-func (t *Table) replace(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, appended bool) (version []byte, err error) {
+func (t *writer) replace(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, appended bool) (version []byte, err error) {
 	next := &page{key: p.key, high: p.high, cuts: cuts(e.View, partOf(e.Spec, p.key), rows, appended)}
 	if err := t.write(ctx, e, next, rows, p.version); err != nil || len(next.cuts) == 0 {
 		return next.version, err
@@ -435,7 +487,8 @@ func (t *Table) replace(ctx context.Context, e *engine.Engine, p *page, rows []*
 }
 
 // write puts a page with rows if its version is still a given one; nil is that of a page that is not there.
-func (t *Table) write(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, was []byte) error {
+func (t *writer) write(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, was []byte) error {
+	t.note(p.key)
 	h := keyring.NewHeader()
 	h.Policy = e.Since
 	put, err := e.Data.CheckAndPut(ctx, p.key, driver.Cell{Qualifier: versionCell, Value: was}, encode(e.View, p, rows, h)...)
@@ -446,7 +499,7 @@ func (t *Table) write(ctx context.Context, e *engine.Engine, p *page, rows []*ro
 }
 
 // finish cuts a page that was read.
-func (t *Table) finish(ctx context.Context, e *engine.Engine, p *page) error {
+func (t *writer) finish(ctx context.Context, e *engine.Engine, p *page) error {
 	rows, err := t.keyed(ctx, e.View, p)
 	if err != nil {
 		return err
@@ -455,7 +508,7 @@ func (t *Table) finish(ctx context.Context, e *engine.Engine, p *page) error {
 }
 
 // finishRows makes the pages that a page is to be cut into, from the last to the first, and takes their rows out of it.
-func (t *Table) finishRows(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record) error {
+func (t *writer) finishRows(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record) error {
 	high, end := p.high, len(rows)
 	for _, c := range slices.Backward(p.cuts) {
 		next := &page{key: c.key, high: high}
