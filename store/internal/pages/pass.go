@@ -2,10 +2,8 @@ package pages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 )
@@ -61,32 +59,6 @@ func (t *Table) Reseal(ctx context.Context, e *engine.Engine) (c Census, err err
 }
 
 func isOld(p *page) bool { return p.old }
-
-// reseal writes a page as it is, unless it is not what it is to be resealed for any more.
-func (t *writer) reseal(ctx context.Context, e *engine.Engine, key []byte, as func(*page) bool) error {
-	for attempt := 0; ; attempt++ {
-		p, err := t.find(ctx, e, key, true)
-		if err != nil || p == nil || !as(p) {
-			return err
-		}
-		if len(p.cuts) > 0 {
-			err = t.finish(ctx, e, p)
-		} else if rows, failed := t.keyed(ctx, e.View, p); failed != nil {
-			return failed
-		} else {
-			err = t.write(ctx, e, &page{key: p.key, high: p.high}, rows, p.version)
-		}
-		switch {
-		case err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, driver.ErrUnknownOutcome):
-			return err
-		case attempt == conflicts:
-			return errBusy
-		}
-		if err := engine.WaitAgain(ctx, "page_changed", min(attempt, 6)); err != nil {
-			return err
-		}
-	}
-}
 
 // pages calls do with all pages, and counts them. A damaged page ends it, unless there is a function that is told of it.
 func (t *Table) pages(ctx context.Context, e *engine.Engine, c *Census, damaged func(key []byte, err error), do func(*engine.Engine, *page) error) error {

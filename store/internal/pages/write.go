@@ -255,6 +255,32 @@ func (t *writer) seal(ctx context.Context, e *engine.Engine) error {
 	return nil
 }
 
+// reseal writes a page as it is, unless it is not what it is to be resealed for any more.
+func (t *writer) reseal(ctx context.Context, e *engine.Engine, key []byte, as func(*page) bool) error {
+	for attempt := 0; ; attempt++ {
+		p, err := t.find(ctx, e, key, true)
+		if err != nil || p == nil || !as(p) {
+			return err
+		}
+		if len(p.cuts) > 0 {
+			err = t.finish(ctx, e, p)
+		} else if rows, failed := t.keyed(ctx, e.View, p); failed != nil {
+			return failed
+		} else {
+			err = t.write(ctx, e, &page{key: p.key, high: p.high}, rows, p.version)
+		}
+		switch {
+		case err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, driver.ErrUnknownOutcome):
+			return err
+		case attempt == conflicts:
+			return errBusy
+		}
+		if err := engine.WaitAgain(ctx, "page_changed", min(attempt, 6)); err != nil {
+			return err
+		}
+	}
+}
+
 // changePart makes changes of one part, page by page.
 func (t *writer) changePart(ctx context.Context, e *engine.Engine, changes []change) error {
 	unsure := attempted{}
