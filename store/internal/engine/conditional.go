@@ -362,12 +362,10 @@ func (t *Engine) replace(ctx context.Context, rows []driver.Row, becomes []*rowc
 // dropReplaced removes the postings of all that rows have been, and of attempts that came to
 // nothing: none of it comes back, since its condition has failed for ever. It puts copies into the postings of what they are.
 func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) {
-	var gone, stored []*rowcodec.Record
+	var gone []*rowcodec.Record
 	var doubted [][]byte
 	for _, c := range changes {
-		if doubted = append(doubted, c.doubted...); c.stored != nil {
-			stored = append(stored, c.stored)
-		}
+		doubted = append(doubted, c.doubted...)
 		for _, r := range slices.Concat(c.read, c.tried) {
 			if c.stored == nil || r.Write != c.stored.Write {
 				gone = append(gone, r)
@@ -375,7 +373,7 @@ func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) {
 		}
 	}
 	t.dropAll(ctx, gone, doubted)
-	t.copyLater(ctx, stored, t.copyAdded)
+	t.copyLater(ctx, storedBy(changes), t.copyAdded)
 }
 
 // dropRefused does so after an error, and where changes were lost. What has become of changes that were not made is not known where an attempt may have been
@@ -442,14 +440,9 @@ func (t *Engine) Renew(ctx context.Context, keys [][]byte) error {
 		}}
 	}
 	if err := t.commit(ctx, changes); err != nil {
-		return err
+		return t.settleTried(ctx, changes, err)
 	}
-	var stored []*rowcodec.Record
-	for _, c := range changes {
-		if c.stored != nil {
-			stored = append(stored, c.stored)
-		}
-	}
+	stored := storedBy(changes)
 	if err := t.copyAdded(ctx, stored); err != nil {
 		return err
 	}
@@ -481,16 +474,13 @@ func (t *Engine) Become(ctx context.Context, keys [][]byte, seen []Seen, records
 		}
 	}
 	if err := t.commit(ctx, changes); err != nil {
-		return nil, t.late(err)
+		return nil, t.late(t.settleTried(ctx, changes, err))
 	}
 	made = make([]bool, len(keys))
-	var stored []*rowcodec.Record
 	for i, c := range changes {
-		if made[i] = !c.lost; c.stored != nil {
-			stored = append(stored, c.stored)
-		}
+		made[i] = !c.lost
 	}
-	_, err = t.settleLeased(ctx, stored, true)
+	_, err = t.settleLeased(ctx, storedBy(changes), true)
 	return made, t.late(err)
 }
 
@@ -560,15 +550,7 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 			later, err = t.Env.AtLeast(ctx, uint32(newer))
 		}
 		if err != nil {
-			// Some rows may have been updated, under a schema that is no longer.
-			var tried []*rowcodec.Record
-			for _, c := range changes {
-				tried = append(tried, c.tried[:min(1, len(c.tried))]...)
-			}
-			if unsettled := now.SettleWrites(ctx, tried); unsettled != nil {
-				err = fault.Besides(err, unsettled)
-			}
-			return onceOnly(changes, now.late(err))
+			return onceOnly(changes, now.late(now.settleTried(ctx, changes, err)))
 		}
 		if later == nil {
 			break
@@ -587,17 +569,35 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 		now = later
 		pause.Repeats(ctx, "schema_changed")
 	}
-	records := make([]*rowcodec.Record, len(changes))
-	for i, c := range changes {
-		records[i] = c.stored
-	}
-	settled, err := now.settleLeased(ctx, records, true)
+	settled, err := now.settleLeased(ctx, storedBy(changes), true)
 	if err != nil {
 		return onceOnly(changes, err)
 	}
 	return forms.Keeps(settled.View, t.View, func(c *rowcodec.Column) bool {
 		return slices.ContainsFunc(updates, func(u *rowcodec.Updated) bool { return u.Values[c.Id] != nil })
 	})
+}
+
+// storedBy returns what changes have made of their rows in the end.
+func storedBy(changes []*rowChange) (stored []*rowcodec.Record) {
+	for _, c := range changes {
+		if c.stored != nil {
+			stored = append(stored, c.stored)
+		}
+	}
+	return stored
+}
+
+// settleTried settles what changes that ended with an error have perhaps made, under a schema that is no longer.
+func (t *Engine) settleTried(ctx context.Context, changes []*rowChange, err error) error {
+	var tried []*rowcodec.Record
+	for _, c := range changes {
+		tried = append(tried, c.tried[:min(1, len(c.tried))]...)
+	}
+	if unsettled := t.SettleWrites(ctx, tried); unsettled != nil {
+		err = fault.Besides(err, unsettled)
+	}
+	return err
 }
 
 // onceOnly makes an error of changes one that nobody tries again blindly, if one of them may have been made that must not be
