@@ -10,7 +10,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/pseudonym"
-	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
@@ -52,7 +51,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 	var rows, postings strayCount
 	all := driver.Range{AnyOrder: true, Part: v.part, Parts: v.parts}
 	keys := all
-	keys.Cells.Only = [][]byte{rowcodec.KeyQualifier}
+	keys.Cells = leastOf(v.table)
 	err = chunks.InBatches(ctx, v.table.Data, keys, func(batch []driver.Row) error {
 		for _, row := range batch {
 			rows.add(known, pseudonym.At(row.Key, 0))

@@ -63,7 +63,7 @@ func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 		})
 	}
 	if err == nil {
-		r := driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}
+		r := driver.Range{Cells: leastOf(t), AnyOrder: true}
 		deleted.Rows, err = s.family(t.Data, r, rows, func(key []byte) (string, error) {
 			of := pseudonym.At(key, 0)
 			return string(of[:]), nil
@@ -73,6 +73,15 @@ func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 		deleted.Indexes, err = s.indexes()
 	}
 	return deleted, err
+}
+
+// leastOf returns what is read of rows to find all of them. The key cell of one that has expired may be gone, and what it had of a dropped
+// column be there: the database was told to keep that for ever if it came when the row did not expire.
+func leastOf(t *engine.Engine) driver.Slice {
+	if t.Meta.Expires() {
+		return driver.Slice{}
+	}
+	return driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}
 }
 
 // indexes deletes the units whose names have the token of no tenant.
