@@ -16,7 +16,7 @@ import (
 // that rows of any earlier policy are read, until [Table.Convert] has rewritten them.
 
 // A Policy says which columns of a table are sealed for a tenant. It is about the columns that are plain or randomised in the schema: those
-// which it names are sealed, the others are plain. Columns that are searched are sealed in any case, and may be named.
+// which it names are sealed, the others are plain. Columns that are searched are as the schema says in any case, and may be named if that seals them.
 //
 // A column that is added later is as the schema says, until the policy is set again.
 type Policy struct {

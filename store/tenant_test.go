@@ -82,6 +82,26 @@ func setPolicy(ctx context.Context, st *Store, tenant, table string, p Policy) e
 	}
 }
 
+// A policy cannot seal a column that is searched by a scheme which encrypts nothing, and does not say that it does.
+func TestPolicyOfWhatIsSearchedInTheClear(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	st := stores(t, db, 1)[0]
+	_, err := st.Create(ctx, Schema{
+		Name: "t", Tenants: true, Key: []KeyPart{HashedPart("id", Int64)},
+		Columns: []Column{OrderedColumn("level", Int16, Plaintext), OrderedColumn("rank", Int16, MOPE), PlainColumn("note", String)},
+	})
+	require.NoError(t, err)
+	require.NoError(t, st.CreateTenant(ctx, "acme"))
+	for range 2 { // the second time it is the first one's policy that is replaced
+		err = st.SetPolicy(ctx, "acme", "t", Policy{Sensitive: []string{"note", "level"}})
+		require.ErrorIs(t, err, ErrPolicy)
+		require.ErrorContains(t, err, `"level" has a scheme that encrypts nothing`)
+		require.NoError(t, st.SetPolicy(ctx, "acme", "t", Policy{Sensitive: []string{"note", "rank"}}))
+	}
+	require.NoError(t, st.Alter(ctx, "t", ChangeColumn(OrderedColumn("level", Int16, MOPE))))
+	require.NoError(t, st.SetPolicy(ctx, "acme", "t", Policy{Sensitive: []string{"note", "level"}}))
+}
+
 // What was sealed becomes plain only if it is named, whatever way it would.
 func TestUnsealByName(t *testing.T) {
 	ctx := t.Context()

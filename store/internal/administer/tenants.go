@@ -114,6 +114,10 @@ func setPolicy(ctx context.Context, db *session.Database, tenant, table string, 
 			if err != nil {
 				return err
 			}
+			if replace && c.Clear() && c.Searchable() {
+				return fmt.Errorf("%w: %q has a scheme that encrypts nothing, and no policy seals what is searched: leave it out, or change the column's encryption",
+					fault.ErrPolicy, name)
+			}
 			policy.Sensitive = append(policy.Sensitive, c.ID)
 		}
 		next := *before

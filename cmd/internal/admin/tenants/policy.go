@@ -43,12 +43,24 @@ func (p *policyOf) says() string {
 		return ""
 	case !p.set:
 		return "as the schema says"
+	case p.policy.Whole && len(p.clear()) > 0:
+		return "all columns, but " + show.Names(p.clear()) + ", which the schema has searched in the clear"
 	case p.policy.Whole:
 		return "all columns"
 	case len(p.policy.Sensitive) == 0:
 		return "no column, but those that are searched"
 	}
 	return show.Names(p.policy.Sensitive)
+}
+
+// clear returns the columns that are searched by a scheme which encrypts nothing: no policy seals them.
+func (p *policyOf) clear() (names []string) {
+	for _, c := range p.columns {
+		if d := c.Describe(); strings.HasPrefix(d.Scheme, store.Plaintext.String()) { // or by the one that keeps an index
+			names = append(names, d.Name)
+		}
+	}
+	return names
 }
 
 func (p *policyOf) encode(call *cli.Call, record string) error {
