@@ -3,7 +3,6 @@
 package administer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -260,6 +259,7 @@ func complete(db *session.Database, e *catalogue.Edit, m *meta.Table) error {
 func Alter(ctx context.Context, db *session.Database, table string, shares []string, do func(*meta.Alteration) error) error {
 	var before, next *meta.Table
 	var indexes []string // that attempts made
+	doubted := false
 	err := db.Catalogue.Change(ctx, append([]string{table}, shares...), func(e *catalogue.Edit) error {
 		if before = e.Table(table); before == nil {
 			return fault.ErrNoTable
@@ -272,7 +272,11 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		if err := do(a); err != nil || !a.Changed {
 			return err
 		}
-		if err := cmp.Or(a.Finish(), doubt(ctx, db, before, next)); err != nil {
+		err := a.Finish()
+		if err == nil {
+			doubted, err = doubt(ctx, db, before, next)
+		}
+		if err != nil {
 			return err
 		}
 		// As when a table is created, families come first. One that is made for nothing is empty,
@@ -299,14 +303,16 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 	}
 	if err == nil {
 		db.Show(ctx, next)
-		err = doubt(ctx, db, before, next) // what was verified while the table was altered
+	}
+	if doubted && err == nil {
+		_, err = doubt(ctx, db, before, next) // what was verified while the table was altered
 	}
 	return err
 }
 
 // doubt has rows verified again, before the cut-over, that come into a table, or out of it, if there is a column of a name that it did not
-// have: the name may be that of a column which was dropped, and whose values were verified.
-func doubt(ctx context.Context, db *session.Database, before, next *meta.Table) error {
+// have: the name may be that of a column which was dropped, and whose values were verified. It reports whether there are such rows.
+func doubt(ctx context.Context, db *session.Database, before, next *meta.Table) (doubted bool, err error) {
 	was := make(map[string]meta.ColumnID)
 	for _, f := range before.Columns {
 		was[f.Name] = f.ID
@@ -315,30 +321,26 @@ func doubt(ctx context.Context, db *session.Database, before, next *meta.Table) 
 		of := func(f meta.Field) bool { return f.ID == was[is.Name] }
 		return !of(is) && !slices.ContainsFunc(is.Former, of)
 	}) {
-		return nil
+		return false, nil
 	}
-	return doubtEach(ctx, db, func(into, from *meta.Table) bool {
-		return into.ID == next.ID || from != nil && from.ID == next.ID
+	return doubtEach(ctx, db, func(into meta.TableID, rec catalogue.Migration) (bool, error) {
+		return into == next.ID || rec.From(next), nil
 	})
 }
 
-// doubtEach has rows verified again that come into some tables from others, which are nil where they are none of the database.
-func doubtEach(ctx context.Context, db *session.Database, which func(into, from *meta.Table) bool) error {
-	tables, _, err := db.Catalogue.Tables(ctx)
-	if err != nil {
-		return err
-	}
-	records, err := db.Catalogue.Migrations(ctx, tables)
-	for _, into := range tables {
-		rec, from := records[into.ID], (*meta.Table)(nil)
-		if i := slices.IndexFunc(tables, rec.From); i >= 0 {
-			from = tables[i]
+// doubtEach has rows verified again by some of the migrations that go on, and reports whether there are such.
+func doubtEach(ctx context.Context, db *session.Database, which func(into meta.TableID, rec catalogue.Migration) (bool, error)) (doubted bool, err error) {
+	records, err := db.Catalogue.Dual(ctx)
+	for into, rec := range records {
+		is := false
+		if err == nil {
+			is, err = which(into, rec)
 		}
-		if err == nil && rec.Phase.Dual() && which(into, from) {
-			err = db.Catalogue.Doubt(ctx, into.ID)
+		if err == nil && is {
+			doubted, err = true, db.Catalogue.Doubt(ctx, into)
 		}
 	}
-	return err
+	return doubted, err
 }
 
 // RotateKeys gives a table a new key for key cells, and one to each of the named columns, or to all where none is named.

@@ -39,7 +39,10 @@ func CreateTenant(ctx context.Context, db *session.Database, name string) error 
 // DropTenant removes a tenant with its keys.
 func DropTenant(ctx context.Context, db *session.Database, name string) error {
 	// One of the name that is made again has no rows, whatever was verified of those that come from another database.
-	err := doubtEach(ctx, db, func(into, from *meta.Table) bool { return into.Tenants && from == nil })
+	_, err := doubtEach(ctx, db, func(into meta.TableID, rec catalogue.Migration) (bool, error) {
+		tables, _, err := db.Catalogue.Tables(ctx)
+		return slices.ContainsFunc(tables, func(t *meta.Table) bool { return t.ID == into && t.Tenants }) && !slices.ContainsFunc(tables, rec.From), err
+	})
 	if err != nil {
 		return err
 	}

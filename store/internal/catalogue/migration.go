@@ -133,6 +133,19 @@ func (c *Catalogue) Migrations(ctx context.Context, into []*meta.Table) (map[met
 	return all, err
 }
 
+// Dual returns the migrations in whose course applications write the source and the table, by the table, in one read.
+func (c *Catalogue) Dual(ctx context.Context) (map[meta.TableID]Migration, error) {
+	cells, err := c.Family.Get(ctx, Row, driver.Slice{Start: []byte{migrationEntry}, End: []byte{migrationEntry + 1}})
+	all := make(map[meta.TableID]Migration)
+	for _, cell := range cells {
+		m, unread := openOwn[Migration](c, "migration", cell.Qualifier, cell.Value) // where it is read for itself, that is an error
+		if id := (meta.TableID{}); unread == nil && m.Phase.Dual() && copy(id[:], cell.Qualifier[1:]) == len(id) {
+			all[id] = m
+		}
+	}
+	return all, err
+}
+
 // UpdateMigration replaces it by what next makes of it, unless that is nothing, and returns what is there then. Unless it is to be made
 // once, next may be asked again where other clients have gone on from what it made.
 func (c *Catalogue) UpdateMigration(ctx context.Context, table meta.TableID, once bool, next func(Migration) (Migration, bool)) (Migration, error) {
