@@ -165,22 +165,17 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 		if err != nil {
 			return err
 		}
-		for i := range all {
-			if all[i].look == nil {
-				all[i].make = stays // another client may have changed the row since, knowing what this one has made of it
-			}
-		}
 		if now == nil {
 			return forms.Keeps(e.View, given, func(c *rowcodec.Column) bool {
 				return slices.ContainsFunc(records, func(r *rowcodec.Record) bool { return given.ValueOf(c, r) != nil })
 			})
 		}
 		e = now // which the pages are written as once more, so that nothing stays in the clear, or under an old key
+		if n > 0 && all[0].look == nil {
+			parts = nil // another client may have changed the rows since, knowing what this one has made of them
+		}
 	}
 }
-
-// stays leaves a row as it is.
-func stays(_ *rowcodec.View, was *rowcodec.Record) (*rowcodec.Record, error) { return was, nil }
 
 // byPart sorts what has keys, and cuts it into what is of one part each.
 func byPart[T any](spec driver.FamilySpec, all []T, key func(T) []byte) (parts [][]T) {
