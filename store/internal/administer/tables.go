@@ -332,12 +332,12 @@ func doubt(ctx context.Context, db *session.Database, before, next *meta.Table) 
 func doubtEach(ctx context.Context, db *session.Database, which func(into meta.TableID, rec catalogue.Migration) (bool, error)) (doubted bool, err error) {
 	records, err := db.Catalogue.Dual(ctx)
 	for into, rec := range records {
-		is := false
-		if err == nil {
-			is, err = which(into, rec)
-		}
+		is, err := which(into, rec)
 		if err == nil && is {
 			doubted, err = true, db.Catalogue.Doubt(ctx, into)
+		}
+		if err != nil {
+			return doubted, err
 		}
 	}
 	return doubted, err

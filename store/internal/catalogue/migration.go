@@ -119,7 +119,7 @@ func (c *Catalogue) Migration(ctx context.Context, table meta.TableID) (Migratio
 
 // Migrations returns those into some tables, of any number, in one read.
 func (c *Catalogue) Migrations(ctx context.Context, into []*meta.Table) (map[meta.TableID]Migration, error) {
-	cells, err := c.Family.Get(ctx, Row, driver.Slice{Start: []byte{migrationEntry}, End: []byte{migrationEntry + 1}})
+	cells, err := c.migrationCells(ctx)
 	all, sealed := make(map[meta.TableID]Migration), make(map[string][]byte, len(cells))
 	for _, cell := range cells {
 		sealed[string(cell.Qualifier)] = cell.Value // also of tables that are gone
@@ -135,7 +135,7 @@ func (c *Catalogue) Migrations(ctx context.Context, into []*meta.Table) (map[met
 
 // Dual returns the migrations in whose course applications write the source and the table, by the table, in one read.
 func (c *Catalogue) Dual(ctx context.Context) (map[meta.TableID]Migration, error) {
-	cells, err := c.Family.Get(ctx, Row, driver.Slice{Start: []byte{migrationEntry}, End: []byte{migrationEntry + 1}})
+	cells, err := c.migrationCells(ctx)
 	all := make(map[meta.TableID]Migration)
 	for _, cell := range cells {
 		m, unread := openOwn[Migration](c, "migration", cell.Qualifier, cell.Value) // where it is read for itself, that is an error
@@ -144,6 +144,11 @@ func (c *Catalogue) Dual(ctx context.Context) (map[meta.TableID]Migration, error
 		}
 	}
 	return all, err
+}
+
+// migrationCells reads the records of all tables, also of some that are gone.
+func (c *Catalogue) migrationCells(ctx context.Context) ([]driver.Cell, error) {
+	return c.Family.Get(ctx, Row, driver.Slice{Start: []byte{migrationEntry}, End: []byte{migrationEntry + 1}})
 }
 
 // UpdateMigration replaces it by what next makes of it, unless that is nothing, and returns what is there then. Unless it is to be made
