@@ -70,7 +70,7 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 	if rec.Verify.Spans.Has(span) {
 		return PartDone{Again: true}, nil
 	}
-	if s, is := p.source.(tenanted); is && rec.Phase.Dual() && p.table.Now().Meta.Tenants {
+	if s, is := p.source.(tenanted); is && part.Index == 0 && rec.Phase.Dual() && p.table.Now().Meta.Tenants { // once for all parts
 		if err := administer.NoStrangers(ctx, p.table.Table, func(tenant string) error { _, err := s.ofTenant(ctx, tenant); return err }); err != nil {
 			return PartDone{}, err
 		}
