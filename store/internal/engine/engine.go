@@ -13,7 +13,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/relay"
-	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
@@ -95,13 +94,13 @@ func (env *Environment) AtLeast(ctx context.Context, version uint32) (*Engine, e
 	}
 }
 
-// WithSecondLook calls do with what a caller says of rows. What this client knows may be old: before
-// a name or a value is refused, or an index, the catalogue is read, and where the schema is another
-// by now that one counts. It returns the engine that counts.
+// WithSecondLook calls do with what a caller says of rows. What this client knows may be old: before a name or a value is
+// refused, or an index, an order or a page token, the catalogue is read, and where the schema is another by now that one
+// counts. It returns the engine that counts.
 func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*Engine, error) {
 	for {
 		err := do(t)
-		if !errors.Is(err, fault.ErrColumn) && !errors.Is(err, fault.ErrSchema) && !errors.Is(err, ope.ErrDomain) && !errors.Is(err, ope.ErrIndex) {
+		if !fault.BySchema(err) {
 			return t, err
 		}
 		now, failed := t.Env.Refresh(ctx)

@@ -32,6 +32,12 @@ func Unfit(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnfit, err)
 }
 
+// BySchema reports whether an error refuses what a client asks for, as the schema has it. Under another one it may be right.
+func BySchema(err error) bool {
+	of := func(kind error) bool { return errors.Is(err, kind) }
+	return slices.ContainsFunc([]error{ErrColumn, ErrSchema, ErrScan, ErrToken, driver.ErrRange, ope.ErrDomain, ope.ErrIndex}, of)
+}
+
 // Refused reports whether an error is about what the database holds, and not about reaching it.
 func Refused(err error) bool {
 	return errors.Is(err, ope.ErrIndex) || errors.Is(err, ope.ErrCiphertext) || errors.Is(err, ErrTampered) ||

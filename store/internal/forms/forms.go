@@ -81,6 +81,21 @@ func Settled(c *rowcodec.Column) bool {
 	return c.Searched() && !slices.ContainsFunc(c.Former, func(f *rowcodec.Column) bool { return !f.Converted })
 }
 
+// Unmerged says why the postings of a column cannot be merged with those of another one, or returns "" if they can.
+func Unmerged(c *rowcodec.Column) string {
+	switch {
+	case c.Part >= 0:
+		return "is a part of the row key: get the rows of its values instead"
+	case !c.Searched():
+		return fmt.Sprintf("is %s: only deterministic and ordered columns are searched", c.Encryption)
+	case c.ServerIndex:
+		return "has a server index, whose rows come in no order: let it have index entries instead"
+	case !Settled(c):
+		return "was changed, and not all rows were converted"
+	}
+	return ""
+}
+
 // Carries reports whether a posting of a form counts for a row, and is not left over from another value. What it carries
 // either is in the row, or is what the form makes of the value that the row has, in another form by now. Otherwise a row
 // would be missed that is stored in another form since the posting was read, or again in an earlier one. A form whose ciphertexts are

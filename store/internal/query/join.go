@@ -34,15 +34,8 @@ func Join(ctx context.Context, left, right JoinSide, limit int, yield func(a, b 
 	if limit < 0 {
 		return fmt.Errorf("%w: Limit is %d", driver.ErrRange, limit)
 	}
-	l, err := left.finder()
+	l, r, err := finders(ctx, left, right)
 	if err != nil {
-		return err
-	}
-	r, err := right.finder()
-	if err != nil {
-		return err
-	}
-	if err := joinable(l, r); err != nil {
 		return err
 	}
 	if err := l.openFamilies(ctx); err != nil {
@@ -93,29 +86,35 @@ func (ms matches) yield(l, r *finder, yield func(a, b *Found) bool) bool {
 	return true
 }
 
-// finder makes ready to read all postings of the column.
-func (s JoinSide) finder() (*finder, error) {
-	t, name := s.Table, s.Column
+// finders makes ready to read both sides. A join is refused only if it is as the catalogue has both tables now.
+func finders(ctx context.Context, left, right JoinSide) (l, r *finder, err error) {
+	_, err = left.Table.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
+		if l, err = left.finder(t); err != nil {
+			return err
+		}
+		_, err = right.Table.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
+			if r, err = right.finder(t); err != nil {
+				return err
+			}
+			return joinable(l, r)
+		})
+		return err
+	})
+	return l, r, err
+}
+
+// finder makes ready to read all postings of the column, as an engine of the table knows it.
+func (s JoinSide) finder(t *engine.Engine) (*finder, error) {
 	want, err := t.Want(s.Columns)
 	if err != nil {
 		return nil, err
 	}
-	c := t.ByName[name]
-	reason := ""
-	switch {
-	case c == nil:
-		return nil, fmt.Errorf("%w: table %q has no column %q", fault.ErrColumn, t.Meta.Name, name)
-	case c.Part >= 0:
-		reason = "is a part of the row key: get the rows of its values instead"
-	case !c.Searched():
-		reason = fmt.Sprintf("is %s: only deterministic and ordered columns are searched", c.Encryption)
-	case c.ServerIndex:
-		reason = "has a server index, whose rows come in no order: let it have index entries instead"
-	case !forms.Settled(c):
-		reason = "was changed, and not all rows were converted"
+	c := t.ByName[s.Column]
+	if c == nil {
+		return nil, fmt.Errorf("%w: table %q has no column %q", fault.ErrColumn, t.Meta.Name, s.Column)
 	}
-	if reason != "" {
-		return nil, fmt.Errorf("%w: column %q of table %q cannot be joined: it %s", fault.ErrColumn, name, t.Meta.Name, reason)
+	if reason := forms.Unmerged(c); reason != "" {
+		return nil, fmt.Errorf("%w: column %q of table %q cannot be joined: it %s", fault.ErrColumn, s.Column, t.Meta.Name, reason)
 	}
 	pl := &plan{Ways: []way{{driving: c, Ranges: []keyRange{{Range: ranges.Range{Start: c.Lead, End: ope.PrefixEnd(c.Lead)}}}, tree: &predicate.Tree{Op: predicate.All}}}}
 	e := &execution{table: t, plan: pl, ways: pl.Ways, want: want, tally: new(inspect.Explanation)}
