@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -114,4 +115,31 @@ func TestStaleReaderJoins(t *testing.T) {
 		require.NoError(t, other.Alter(background, name, store.RenameColumn("v", "x")))
 	}
 	require.Equal(t, 1, join(r, l, "x"))
+}
+
+// Min and Max leave out NaN whatever the client knows of the column.
+func TestStaleReaderFindsNoNaN(t *testing.T) {
+	db := drivertest.NewMemory()
+	other := open(t, db)
+	stale := create(t, open(t, db), store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.PlainColumn("w", store.Float64)}})
+	require.NoError(t, other.Alter(background, "t", store.DropColumn("w"), store.AddColumn(store.PlainColumn("f", store.Float64))))
+	require.NoError(t, other.Alter(background, "t", store.AddColumn(store.PlainColumn("w", store.Int32))))
+	fresh, err := other.Table(background, "t")
+	require.NoError(t, err)
+	require.NoError(t, fresh.Put(background, store.Row{"id": 1, "f": math.NaN(), "w": 5}))
+	// What names f makes it known that w has another type.
+	most, err := stale.Max(background, "w", store.IsNaN("f"))
+	require.NoError(t, err)
+	require.Equal(t, int32(5), most)
+
+	require.NoError(t, other.Alter(background, "t", store.AddColumn(store.PlainColumn("g", store.Float32))))
+	require.NoError(t, fresh.Put(background, store.Row{"id": 1, "g": float32(math.NaN())}))
+	for _, extreme := range []func() (any, error){
+		func() (any, error) { return stale.Min(background, "g", store.Predicate{}) },
+		func() (any, error) { return stale.Max(background, "g", store.Predicate{}) },
+	} {
+		v, err := extreme()
+		require.NoError(t, err)
+		require.Nil(t, v)
+	}
 }

@@ -51,13 +51,8 @@ func Extreme(ctx context.Context, t *engine.Engine, column string, where *predic
 	if err != nil {
 		return nil, err
 	}
-	is := func(op predicate.Op) *predicate.Where {
-		return &predicate.Where{Op: predicate.Not, Of: []*predicate.Where{{Op: op, Term: predicate.Term{Column: column}}}}
-	}
-	some := is(predicate.Null)
-	if c := t.ByName[column]; c != nil && predicate.IsFloat(c.Type) {
-		some = is(predicate.NaN) // which is unknown where the column is null
-	}
+	// The type is not known before rows are read: the column may be another one by then. So nothing is said of NaN here, which comes last.
+	some := &predicate.Where{Op: predicate.Not, Of: []*predicate.Where{{Op: predicate.Null, Term: predicate.Term{Column: column}}}}
 	q := query.Selection{
 		Where: &predicate.Where{Op: predicate.All, Of: []*predicate.Where{where, some}}, By: named,
 		Columns: []string{column}, OrderBy: column, Reverse: greatest, Limit: 1,
@@ -67,7 +62,10 @@ func Extreme(ctx context.Context, t *engine.Engine, column string, where *predic
 			return nil, err
 		}
 		of, record, _ := found.Record()
-		return of.ValueOf(of.ByName[column], record), nil
+		c := of.ByName[column]
+		if v := of.ValueOf(c, record); !c.Type.Unordered(v) {
+			return v, nil
+		}
 	}
 	return nil, nil
 }
