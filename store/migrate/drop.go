@@ -44,7 +44,7 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 	}
 	err = m.unchanged(ctx, rec)
 	if ours, is := m.source.(encrypted); is && errors.Is(err, driver.ErrNoFamily) {
-		if _, err := administer.Gone(ctx, ours.db, rec); err != nil {
+		if err := administer.Gone(ctx, ours.db, rec); err != nil {
 			return nil, ofSource(err)
 		}
 	}

@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -216,6 +217,65 @@ func TestDropOfARenamedSource(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.st.Table(ctx, "from")
 	require.ErrorIs(t, err, store.ErrNoTable)
+}
+
+// Two clients drop the source at a time, and the faster one gives its name to the table that has the rows by now. That stays, whenever
+// the other one goes on. Nor does a source that gets another name meanwhile count as dropped.
+func TestDropOfASourceWhoseNameIsTaken(t *testing.T) {
+	dropped := func(s *stage) error {
+		if _, err := s.m.Drop(s.ctx, false, nil); err != nil {
+			return err
+		}
+		return s.st.RenameTable(s.ctx, "orders", "from")
+	}
+	renamed := func(s *stage) error { return s.st.RenameTable(s.ctx, "from", "moved") }
+	for i, meanwhile := range []func(*stage) error{dropped, renamed} {
+		most := 0
+		for at := 0; at <= most; at++ { // the call of the drop before which the other client is faster; at first he is not
+			var s *stage
+			calls := 0
+			armed, fast := false, errors.New("not yet")
+			s = newStageIn(t, intercept.New(drivertest.NewMemory(), func(_ context.Context, _ intercept.Op, c intercept.Call) error {
+				if armed {
+					if calls++; calls == at {
+						armed = false
+						fast = meanwhile(s)
+						armed = true
+					}
+				}
+				return c.Make(nil)
+			}, nil), 0, nil)
+			s.createFrom()
+			s.openFrom()
+			s.verified()
+			require.NoError(t, s.m.Cutover(s.ctx))
+			s.verify(nil)
+			armed = true
+			_, err := s.m.Drop(s.ctx, false, nil)
+			armed = false
+			if at == 0 {
+				most = calls
+			}
+			var names []string
+			tables, unread := s.st.Tables(s.ctx)
+			require.NoError(t, unread)
+			for _, schema := range tables {
+				names = append(names, schema.Name)
+			}
+			slices.Sort(names)
+			switch {
+			case slices.Contains(names, "moved"):
+				require.Error(t, err, "call %d", at)
+				require.Equal(t, []string{"moved", "orders"}, names)
+			case fast == nil && i == 0:
+				require.Equal(t, []string{"from"}, names, "call %d: %v", at, err)
+			default:
+				require.NoError(t, err)
+				require.Equal(t, []string{"orders"}, names)
+			}
+		}
+		require.Greater(t, most, 10)
+	}
 }
 
 // A source is not written while it is there, also where a drop was killed: the next one ends that without another look at its rows.

@@ -201,10 +201,7 @@ func (s encrypted) Drop(ctx context.Context) error {
 	if s.table == nil {
 		return nil
 	}
-	if err := administer.DropTable(ctx, s.table.Database(), s.table.Now().Meta.Name); !errors.Is(err, fault.ErrNoTable) {
-		return err
-	}
-	return nil
+	return administer.DropSource(ctx, s.table.Database(), s.table.Now().Meta.Name, s.table.ID())
 }
 
 // Remains implements [Source]. What is left is encrypted under the keys of the table that was dropped.

@@ -403,7 +403,7 @@ func RenameTable(ctx context.Context, db *session.Database, from, to string) err
 	if err := meta.CheckTableName(to); err != nil {
 		return err
 	}
-	if err := unmigrated(ctx, db, from, false); err != nil {
+	if _, err := unmigrated(ctx, db, from, false); err != nil {
 		return err
 	}
 	var m *meta.Table
@@ -435,14 +435,32 @@ func RenameTable(ctx context.Context, db *session.Database, from, to string) err
 	return nil
 }
 
-// DropTable removes a table with all its rows.
+// DropTable removes a table with all its rows: the one that has the name when it begins. Another one may get the name meanwhile.
 func DropTable(ctx context.Context, db *session.Database, name string) error {
-	if err := unmigrated(ctx, db, name, true); err != nil {
+	m, err := unmigrated(ctx, db, name, true)
+	if err != nil {
 		return err
 	}
+	return dropTable(ctx, db, name, m.ID)
+}
+
+// DropSource removes a table of which all rows have come into another one, unless that is done. A table that has got its name is another one.
+func DropSource(ctx context.Context, db *session.Database, name string, source meta.TableID) error {
+	_, err := unmigrated(ctx, db, name, true)
+	if err == nil {
+		err = dropTable(ctx, db, name, source)
+	}
+	if errors.Is(err, fault.ErrNoTable) {
+		err = dropRest(ctx, db, source)
+	}
+	return err
+}
+
+// dropTable removes the table that has a name and an id.
+func dropTable(ctx context.Context, db *session.Database, name string, id meta.TableID) error {
 	var m *meta.Table
 	err := db.Catalogue.Change(ctx, []string{name}, func(e *catalogue.Edit) error {
-		if m = e.Table(name); m == nil {
+		if m = e.Table(name); m == nil || m.ID != id {
 			return fault.ErrNoTable
 		}
 		if err := meta.Unshared(e, m, nil); err != nil {
@@ -462,22 +480,22 @@ func DropTable(ctx context.Context, db *session.Database, name string) error {
 	return nil
 }
 
-// unmigrated returns an error if the rows of a table are coming into another one or, if that matters, those of another one into
+// unmigrated returns a table, and an error if the rows of a table are coming into another one or, if that matters, those of another one into
 // it: then applications write both.
-func unmigrated(ctx context.Context, db *session.Database, name string, into bool) error {
+func unmigrated(ctx context.Context, db *session.Database, name string, into bool) (*meta.Table, error) {
 	m, other, phase, err := follower(ctx, db, name)
 	if err == nil && into {
 		switch rec, err := db.Catalogue.Migration(ctx, m.ID); {
 		case err != nil:
-			return err
+			return nil, err
 		case rec.Phase.Dual():
-			return fmt.Errorf("%w: rows of %s are coming into it: cut the migration over, or abort it, before", fault.ErrPhase, rec.Source)
+			return nil, fmt.Errorf("%w: rows of %s are coming into it: cut the migration over, or abort it, before", fault.ErrPhase, rec.Source)
 		}
 	}
 	if err == nil && phase.Dual() {
 		err = fmt.Errorf("%w: its rows are coming into table %q: cut the migration over, or abort it, before", fault.ErrPhase, other)
 	}
-	return err
+	return m, err
 }
 
 // Followed returns [fault.ErrPhase] if the rows of a table are coming into another one of the database, or have come: what is written by
@@ -534,30 +552,42 @@ func dropFamilies(ctx context.Context, db *session.Database, m *meta.Table) erro
 	return err
 }
 
-// Gone returns an error if a table of which rows have come is in the catalogue, under any name, and otherwise its id.
-func Gone(ctx context.Context, db *session.Database, rec catalogue.Migration) (source meta.TableID, err error) {
+// Gone returns an error if a table of which rows have come is in the catalogue, under any name.
+func Gone(ctx context.Context, db *session.Database, rec catalogue.Migration) error {
+	source, err := rec.SourceID()
+	if err != nil {
+		return err
+	}
+	return gone(ctx, db, source)
+}
+
+func gone(ctx context.Context, db *session.Database, source meta.TableID) error {
 	e, err := db.Catalogue.All(ctx)
 	if err != nil {
-		return source, err
-	}
-	if source, err = rec.SourceID(); err != nil {
-		return source, err
+		return err
 	}
 	m, err := e.Find("", source)
 	switch {
 	case err == nil:
-		return source, fmt.Errorf("it is table %q by now, and nothing was dropped: rename it back, or drop it by that name", m.Name)
-	case !errors.Is(err, fault.ErrNoTable):
-		return source, err
+		return fmt.Errorf("it is table %q by now, and nothing was dropped: rename it back, or drop it by that name", m.Name)
+	case errors.Is(err, fault.ErrNoTable):
+		return nil
 	}
-	return source, nil
+	return err
 }
 
 // DropRest drops what an earlier drop has left of a table that is gone from the catalogue, of which rows have come. One that is there by
 // another name stays, and is an error.
 func DropRest(ctx context.Context, db *session.Database, rec catalogue.Migration) error {
-	source, err := Gone(ctx, db, rec)
+	source, err := rec.SourceID()
 	if err != nil {
+		return err
+	}
+	return dropRest(ctx, db, source)
+}
+
+func dropRest(ctx context.Context, db *session.Database, source meta.TableID) error {
+	if err := gone(ctx, db, source); err != nil {
 		return err
 	}
 	return dropFamilies(ctx, db, &meta.Table{ID: source})
