@@ -1,6 +1,7 @@
 package administer
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -36,18 +37,23 @@ func CreateTenant(ctx context.Context, db *session.Database, name string) error 
 	return nil
 }
 
-// DropTenant removes a tenant with its keys.
+// DropTenant removes a tenant with its keys: the one that has the name when it begins. Another one may get the name meanwhile.
 func DropTenant(ctx context.Context, db *session.Database, name string) error {
 	// One of the name that is made again has no rows, whatever was verified of those that come from another database.
-	_, err := doubtEach(ctx, db, func(into meta.TableID, rec catalogue.Migration) (bool, error) {
-		tables, _, err := db.Catalogue.Tables(ctx)
-		return slices.ContainsFunc(tables, func(t *meta.Table) bool { return t.ID == into && t.Tenants }) && !slices.ContainsFunc(tables, rec.From), err
-	})
+	doubted := func() (bool, error) {
+		return doubtEach(ctx, db, func(into meta.TableID, rec catalogue.Migration) (bool, error) {
+			tables, _, err := db.Catalogue.Tables(ctx)
+			return slices.ContainsFunc(tables, func(t *meta.Table) bool { return t.ID == into && t.Tenants }) && !slices.ContainsFunc(tables, rec.From), err
+		})
+	}
+	doubts, err := doubted()
 	if err != nil {
 		return err
 	}
+	var of *meta.Tenant
 	err = changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
-		if e.Tenant(name) == nil {
+		now := e.Tenant(name)
+		if of = cmp.Or(of, now); now == nil || now.ID != of.ID {
 			return fault.ErrNoTenant
 		}
 		e.RemoveTenant(name)
@@ -57,13 +63,17 @@ func DropTenant(ctx context.Context, db *session.Database, name string) error {
 		return err
 	}
 	db.ForgetTenant(name)
-	return nil
+	if doubts {
+		_, err = doubted() // what was verified while the tenant was dropped
+	}
+	return err
 }
 
 // RotateTenantKey gives a tenant a new key, for all cells that are written from now on; if listed is not nil, only where that
 // says so of the newest one.
 func RotateTenantKey(ctx context.Context, db *session.Database, name string, listed func(id string) bool) error {
 	var fresh meta.WrappedKey
+	var of meta.TenantID // that it is wrapped for: another tenant may get the name meanwhile
 	return changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
 		before := e.Tenant(name)
 		if before == nil {
@@ -74,8 +84,8 @@ func RotateTenantKey(ctx context.Context, db *session.Database, name string, lis
 				return err
 			}
 		}
-		if fresh == nil {
-			fresh = db.Keys.FreshTenant(before.ID)
+		if fresh == nil || of != before.ID {
+			fresh, of = db.Keys.FreshTenant(before.ID), before.ID
 		}
 		next := *before
 		next.Keys = append(slices.Clone(before.Keys), fresh)

@@ -1,0 +1,60 @@
+package store
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+// An administrator sleeps before his change is made, and meanwhile another one drops what has the name, and makes another of it. What
+// the first one wants is not done to that, or it is so that it can be used.
+func TestNamesThatAnotherHasByNow(t *testing.T) {
+	for name, change := range map[string]struct {
+		drops, sleeps func(*Store, context.Context) error
+		want          error
+	}{
+		"tenant dropped": {dropAndMakeTenant, func(st *Store, ctx context.Context) error { return st.DropTenant(ctx, "alpha") }, ErrNoTenant},
+		"key rotated":    {dropAndMakeTenant, func(st *Store, ctx context.Context) error { return st.RotateTenantKey(ctx, "alpha") }, nil},
+		"table dropped":  {dropAndMakeTable, func(st *Store, ctx context.Context) error { return st.Drop(ctx, "log") }, ErrNoTable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, memory, asleep := t.Context(), drivertest.NewMemory(), false
+			other := stores(t, memory, 1)[0]
+			require.NoError(t, dropAndMakeTable(other, ctx))
+			require.NoError(t, other.CreateTenant(ctx, "alpha"))
+			st := stores(t, intercept.New(memory, func(ctx context.Context, op intercept.Op, call intercept.Call) error {
+				if asleep && op.Method == "CheckAndPut" {
+					asleep = false
+					require.NoError(t, change.drops(other, ctx))
+					require.NoError(t, openTenants(t, other, "log", "alpha")[0].Put(ctx, tenantRow(1)))
+				}
+				return call.Make(nil)
+			}, nil), 1)[0]
+			asleep = true
+			require.ErrorIs(t, change.sleeps(st, ctx), change.want)
+			require.False(t, asleep)
+			for _, st := range append(stores(t, memory, 1), other) {
+				of := openTenants(t, st, "log", "alpha")[0]
+				require.Equal(t, []Row{tenantRow(1)}, sorted(t, of, Query{}))
+				require.NoError(t, of.Put(ctx, tenantRow(1)))
+			}
+		})
+	}
+}
+
+func dropAndMakeTable(st *Store, ctx context.Context) error {
+	_ = st.Drop(ctx, "log")
+	_, err := st.Create(ctx, plainTenants(packed))
+	return err
+}
+
+func dropAndMakeTenant(st *Store, ctx context.Context) error {
+	if err := st.DropTenant(ctx, "alpha"); err != nil {
+		return err
+	}
+	return st.CreateTenant(ctx, "alpha")
+}
