@@ -138,6 +138,15 @@ func (m *Migration) of(ctx context.Context, tenant string, from Source) (*Migrat
 	return &Migration{table: layouts.Of(into), source: from}, nil
 }
 
+// noStrangers returns an error if the table has rows of a tenant that the source has not.
+func (m *Migration) noStrangers(ctx context.Context) error {
+	s, is := m.source.(tenanted)
+	if !is || !m.table.Now().Meta.Tenants {
+		return nil
+	}
+	return administer.NoStrangers(ctx, m.table.Table, func(tenant string) error { _, err := s.ofTenant(ctx, tenant); return err })
+}
+
 // Counts are how many rows a pass met, by what became of them. The fields are integers: Copied into the table, Equal there before,
 // Mended to be what the source has, Differs and left so, Refused by the table, Mixed, whose values expire at different times, and Ignored, of which the source has nothing that is to be copied.
 type Counts = catalogue.MigrationCount
@@ -242,10 +251,7 @@ func (m *Migration) Cutover(ctx context.Context) error {
 	}
 	began, err := m.now(ctx)
 	rec, unread := m.record(ctx)
-	if err = cmp.Or(err, unread); err == nil {
-		err = ready(rec)
-	}
-	if err == nil {
+	if err = cmp.Or(err, unread, ready(rec)); err == nil {
 		err = m.checked(ctx, rec)
 	}
 	if err != nil {
@@ -289,7 +295,7 @@ func (m *Migration) checked(ctx context.Context, rec catalogue.Migration) error 
 		return fmt.Errorf("%w: %s", ErrUnfit, plan.Unfit[0])
 	}
 	p := m.pass(nil)
-	if err := p.fresh(ctx, rec); err != nil {
+	if err := cmp.Or(m.noStrangers(ctx), p.fresh(ctx, rec)); err != nil { // a tenant may have been dropped since it was verified
 		return err
 	}
 	if n := p.rows.Differs + p.rows.Refused; n > 0 {
@@ -385,7 +391,7 @@ func (m *Migration) unchanged(ctx context.Context, rec catalogue.Migration) erro
 	return nil
 }
 
-// dual returns an error unless applications write the source and the table.
+// dual returns an error unless applications write the source and the table. Who sleeps may have another source than that which comes by now.
 func (m *Migration) dual(ctx context.Context) (catalogue.Migration, error) {
 	rec, err := m.record(ctx)
 	switch {
@@ -394,6 +400,8 @@ func (m *Migration) dual(ctx context.Context) (catalogue.Migration, error) {
 		err = ErrCutOver
 	case !rec.Phase.Dual():
 		err = notAt(rec, "rows come into the table only between prepare and cut-over")
+	default:
+		err = m.meant(rec)
 	}
 	return rec, err
 }

@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,13 +62,13 @@ func (w *Mirror) write(ctx context.Context, keys []store.Row, unfit error, apply
 	if _, err := w.m.table.Use(); err != nil {
 		return w.m.failed(nothing, fmt.Errorf("%w: take the Mirror of the tenant, by MirrorOf", err))
 	}
-	rec, err := w.m.dual(ctx)
+	_, err = w.m.dual(ctx)
 	if unfit == nil {
 		keys, unfit = bykey.NamedIn(w.m.table.Now(), keys)
 	}
 	switch {
 	case err == nil:
-		err = cmp.Or(w.m.meant(rec), unfit)
+		err = unfit
 	case errors.Is(err, ErrPhase):
 		err = nil // no migration goes on
 	}

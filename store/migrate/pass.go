@@ -440,10 +440,7 @@ func (p *pass) insert(ctx context.Context, r *round, which []int) (changed []int
 	}
 	for n, i := range which {
 		w, err := wanted(r.t, now[n])
-		if slices.Contains(changed, i) {
-			continue
-		}
-		if err != nil || !w.is(r.t, &engine.Seen{Record: r.wish[i].record}) {
+		if !slices.Contains(changed, i) && (err != nil || !w.is(r.t, &engine.Seen{Record: r.wish[i].record})) {
 			changed = append(changed, i)
 		}
 	}

@@ -318,3 +318,42 @@ func TestMirrorOfAnotherTableOfTheName(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(1), row["a"])
 }
+
+// A renamed source is one under another name.
+type renamedSource struct{ *memorySource }
+
+func (renamedSource) Name() string { return "memory:others" }
+
+// Who sleeps until the rows of another source come brings none of his any more, be it by a copy or by a Mirror.
+func TestSourceOfAnEarlierMigration(t *testing.T) {
+	copies := func(s *stage) error {
+		_, err := s.m.Copy(s.ctx, whole, nil)
+		return err
+	}
+	writes := func(s *stage) error {
+		return s.m.Mirror().Write(s.ctx, []store.Row{{"id": int64(1)}}, func(context.Context) error {
+			s.source.scanned(1)
+			return nil
+		})
+	}
+	for _, change := range []func(*store.Schema){nil, conditional} {
+		for _, sleeps := range []func(*stage) error{copies, writes} {
+			s := newStage(t, 3, change)
+			s.prepare()
+			s.source.scanned = func(rows int) {
+				if rows != 1 {
+					return
+				}
+				require.NoError(t, s.m.Abort(s.ctx))
+				other, err := New(s.table, renamedSource{newMemorySource()})
+				require.NoError(t, err)
+				_, err = other.Prepare(s.ctx, true)
+				require.NoError(t, err)
+			}
+			require.ErrorIs(t, sleeps(s), ErrSource)
+			n, err := s.table.Count(s.ctx, store.Predicate{})
+			require.NoError(t, err)
+			require.Zero(t, n)
+		}
+	}
+}

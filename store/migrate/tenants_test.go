@@ -326,10 +326,57 @@ func TestTenantsDroppedMeanwhile(t *testing.T) {
 	require.Equal(t, 1, n)
 
 	require.NoError(t, old.DropTenant(ctx, "beta"))
+	err = m.Cutover(ctx)
+	require.ErrorIs(t, err, ErrUnfit, "it was there when it was verified")
+	require.ErrorContains(t, err, "drop it here, too")
 	_, err = m.Verify(ctx, whole, nil)
 	require.ErrorIs(t, err, ErrUnfit)
 	require.ErrorContains(t, err, "drop it here, too")
 	require.NoError(t, young.DropTenant(ctx, "beta"))
 	require.Equal(t, "verified", verified())
 	require.NoError(t, m.Cutover(ctx))
+}
+
+// A tenant is dropped in the new store while another client verifies, and is made again there: the verification does not count.
+func TestTenantDroppedDuringAVerification(t *testing.T) {
+	ctx, during := t.Context(), func() {}
+	db := intercept.New(drivertest.NewMemory(), func(_ context.Context, op intercept.Op, c intercept.Call) error {
+		if op.Method == "CheckAndPut" {
+			now := during
+			during = func() {}
+			now()
+		}
+		return c.Make(nil)
+	}, nil)
+	open := func(db driver.DB) (*store.Store, *store.Table) {
+		st, err := store.Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
+		require.NoError(t, err)
+		tbl, err := st.Create(ctx, tenantLog("log", true))
+		require.NoError(t, err)
+		require.NoError(t, st.CreateTenant(ctx, "acme"))
+		return st, tbl
+	}
+	old, from := open(drivertest.NewMemory())
+	young, into := open(db)
+	of, err := from.Tenant(ctx, "acme")
+	require.NoError(t, err)
+	require.NoError(t, of.Put(ctx, store.Row{"id": int64(1), "level": int64(1)}))
+	source, err := FromTable(ctx, old, "log")
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	_, err = m.Copy(ctx, whole, nil)
+	require.NoError(t, err)
+	during = func() { // where nothing is verified yet, nothing is doubted before
+		_, err := m.Verify(ctx, whole, nil)
+		require.NoError(t, err)
+	}
+	require.NoError(t, young.DropTenant(ctx, "acme"))
+	require.NoError(t, young.CreateTenant(ctx, "acme"))
+	status, err := m.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "copying", status.Phase)
+	require.ErrorIs(t, m.Cutover(ctx), ErrDiffers)
 }

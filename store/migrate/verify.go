@@ -10,7 +10,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
-	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -70,8 +69,8 @@ func (p *pass) verify(ctx context.Context, part inspect.Part) (PartDone, error) 
 	if rec.Verify.Spans.Has(span) {
 		return PartDone{Again: true}, nil
 	}
-	if s, is := p.source.(tenanted); is && part.Index == 0 && rec.Phase.Dual() && p.table.Now().Meta.Tenants { // once for all parts
-		if err := administer.NoStrangers(ctx, p.table.Table, func(tenant string) error { _, err := s.ofTenant(ctx, tenant); return err }); err != nil {
+	if part.Index == 0 && rec.Phase.Dual() { // once for all parts
+		if err := p.noStrangers(ctx); err != nil {
 			return PartDone{}, err
 		}
 	}
