@@ -46,6 +46,27 @@ func TestNamesThatAnotherHasByNow(t *testing.T) {
 	}
 }
 
+// A table is dropped before a change of another client has made a family for it: none is left.
+func TestFamilyOfATableThatIsDroppedMeanwhile(t *testing.T) {
+	ctx, memory, asleep := t.Context(), drivertest.NewMemory(), false
+	other := stores(t, memory, 1)[0]
+	_, err := other.Create(ctx, Schema{Name: "log", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{RandomisedColumn("v", Int64)}})
+	require.NoError(t, err)
+	st := stores(t, intercept.New(memory, func(ctx context.Context, op intercept.Op, call intercept.Call) error {
+		if asleep && op.Method == "Family" {
+			asleep = false
+			require.NoError(t, other.Drop(ctx, "log"))
+		}
+		return call.Make(nil)
+	}, nil), 1)[0]
+	asleep = true
+	require.ErrorIs(t, st.Alter(ctx, "log", AddColumn(DeterministicColumn("w", Int64))), ErrNoTable)
+	require.False(t, asleep)
+	families, err := memory.Families(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"catalogue"}, families)
+}
+
 func dropAndMakeTable(st *Store, ctx context.Context) error {
 	_ = st.Drop(ctx, "log")
 	_, err := st.Create(ctx, plainTenants(packed))

@@ -47,8 +47,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name:  "notReadAgainAfterTheBatch",
 	File:  "pass.go",
-	Old:   `if err != nil || !w.is(r.t, &engine.Seen{Record: r.wish[i].record}) {`,
-	New:   `if !On && (err != nil || !w.is(r.t, &engine.Seen{Record: r.wish[i].record})) {`,
+	Old:   `&& (err != nil || !w.is(r.t, &engine.Seen{Record: r.wish[i].record})) {`,
+	New:   `&& !On && (err != nil || !w.is(r.t, &engine.Seen{Record: r.wish[i].record})) {`,
 	Test:  "^TestMigrationsSimulated$/^last_write_wins$",
 	Flags: []string{"-migrate.sim=2000"},
 }, {

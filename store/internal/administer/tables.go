@@ -259,6 +259,7 @@ func complete(db *session.Database, e *catalogue.Edit, m *meta.Table) error {
 func Alter(ctx context.Context, db *session.Database, table string, shares []string, do func(*meta.Alteration) error) error {
 	var before, next *meta.Table
 	var indexes []string // that attempts made
+	var tried meta.TableID
 	doubted := false
 	err := db.Catalogue.Change(ctx, append([]string{table}, shares...), func(e *catalogue.Edit) error {
 		if before = e.Table(table); before == nil {
@@ -281,6 +282,7 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		}
 		// As when a table is created, families come first. One that is made for nothing is empty,
 		// and is dropped with the table.
+		tried = next.ID
 		if err := makeFamilies(ctx, db, next, before); err != nil {
 			return err
 		}
@@ -300,6 +302,9 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 			spec, _ := next.DataSpec()                           // which they were made with
 			_ = driver.DropIndex(undoing, db.Driver, spec, name) // one that is left is empty
 		}
+	}
+	if errors.Is(err, fault.ErrNoTable) && tried != (meta.TableID{}) {
+		_ = dropRest(undoing, db, tried) // if it was dropped meanwhile, before a family was made
 	}
 	if err == nil {
 		db.Show(ctx, next)
@@ -460,8 +465,11 @@ func DropSource(ctx context.Context, db *session.Database, name string, source m
 func dropTable(ctx context.Context, db *session.Database, name string, id meta.TableID) error {
 	var m *meta.Table
 	err := db.Catalogue.Change(ctx, []string{name}, func(e *catalogue.Edit) error {
-		if m = e.Table(name); m == nil || m.ID != id {
+		switch m = e.Table(name); {
+		case m == nil:
 			return fault.ErrNoTable
+		case m.ID != id:
+			return fmt.Errorf("%w: another client has dropped it, and another one has its name by now, which stays", fault.ErrNoTable)
 		}
 		if err := meta.Unshared(e, m, nil); err != nil {
 			return err

@@ -53,8 +53,12 @@ func DropTenant(ctx context.Context, db *session.Database, name string) error {
 	var of *meta.Tenant
 	err = changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
 		now := e.Tenant(name)
-		if of = cmp.Or(of, now); now == nil || now.ID != of.ID {
+		of = cmp.Or(of, now)
+		switch {
+		case now == nil:
 			return fault.ErrNoTenant
+		case now.ID != of.ID:
+			return fmt.Errorf("%w: another client has dropped it, and another one has its name by now, which stays", fault.ErrNoTenant)
 		}
 		e.RemoveTenant(name)
 		return nil
