@@ -21,13 +21,13 @@ func Table(ctx context.Context, st *store.Store, name string) (*store.Table, err
 		return tbl, err
 	}
 	schemas, unread := st.Tables(ctx)
-	if unread != nil {
-		return nil, err // which says what was asked for
+	var names []string
+	if unread == nil {
+		names, unread = paged.Names(ctx, st)
 	}
-	names, unread := paged.Names(ctx, st)
 	switch {
-	case unread != nil:
-		return nil, err
+	case unread != nil: // it may be one of pages, and no caller may take it for one that is not there
+		return nil, fmt.Errorf("table %s: %w", show.Visible(name), unread)
 	case slices.Contains(names, name):
 		return nil, fmt.Errorf("table %s: %w", show.Visible(name), ErrPaged)
 	}

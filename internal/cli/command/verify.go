@@ -162,8 +162,12 @@ func (v *verification) run(ctx context.Context) error {
 
 // remake makes the parts of a table again that the database has lost, if its rows can fill them.
 func (v *verification) remake(ctx context.Context, name string) error {
-	if _, err := v.Store.Table(ctx, name); !errors.Is(err, driver.ErrNoFamily) {
+	switch _, err := v.Store.Table(ctx, name); {
+	case errors.Is(err, driver.ErrNoFamily):
+	case err == nil, errors.Is(err, store.ErrNoTable), exit.WrongData(err):
 		return nil // what else is wrong is told when the table is checked
+	default:
+		return err // nobody knows whether something is lost
 	}
 	made, err := remake.Derived(ctx, v.Store, name)
 	for _, family := range made {

@@ -296,7 +296,8 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 		if errors.Is(err, cli.ErrDeclined) {
 			return errCopied
 		}
-		if err != nil && (!errors.Is(err, migrate.ErrPhase) && !errors.Is(err, migrate.ErrCutOver) || n == steps) { // otherwise another one was faster
+		faster := errors.Is(err, migrate.ErrPhase) || errors.Is(err, migrate.ErrCutOver) || errors.Is(err, store.ErrNoTable) // another one, that may have dropped the source
+		if err != nil && (!faster || n == steps) {
 			return err
 		}
 	}

@@ -234,7 +234,10 @@ func (r *rekeying) readList(d inspect.Database) error {
 		if r.dryRun {
 			return nil
 		}
-		return r.writeList(d.Key)
+		if err := r.writeList(d.Key); !errors.Is(err, outfile.ErrExists) {
+			return err
+		}
+		f, err = os.Open(r.file) // another one was faster
 	}
 	if err != nil {
 		return err
