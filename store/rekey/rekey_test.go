@@ -492,3 +492,47 @@ func TestCopyOfPages(t *testing.T) {
 		require.Equal(t, rows, n)
 	})
 }
+
+// A source that another client has dropped in the very moment, and whose name the new table has got since, is gone: the new table stays.
+func TestDropMeetsTheNewTableUnderTheName(t *testing.T) {
+	ctx, memory := t.Context(), drivertest.NewMemory()
+	fast := open(t, memory)
+	filled(t, fast)
+	reads, at := 0, 0
+	slow := open(t, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+		if reads++; reads == at {
+			of, err := rekey.Copy(ctx, fast, "readings", fast, "readings.next")
+			if err == nil {
+				_, err = of.Drop(ctx, false, nil)
+			}
+			if err == nil {
+				err = fast.RenameTable(ctx, "readings.next", "readings")
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return drivertest.NoFault
+	}))
+	for n := 1; ; n++ {
+		at = 0
+		of, err := rekey.Copy(ctx, slow, "readings", slow, "readings.next")
+		require.NoError(t, err)
+		_, err = of.Copy(ctx, inspect.Part{Of: 1}, nil)
+		require.NoError(t, err)
+		_, err = of.Verify(ctx, inspect.Part{Of: 1}, nil)
+		require.NoError(t, err)
+		require.NoError(t, of.Cutover(ctx))
+		_, err = of.Verify(ctx, inspect.Part{Of: 1}, nil)
+		require.NoError(t, err)
+		reads, at = 0, n
+		_, err = of.Drop(ctx, false, nil)
+		if reads < n {
+			require.NoError(t, err)
+			return
+		}
+		tbl, err := fast.Table(ctx, "readings")
+		require.NoError(t, err, "call %d", n)
+		require.Equal(t, rows, found(t, tbl, store.Int64.Field("celsius").AtLeast(0)))
+	}
+}
