@@ -105,7 +105,7 @@ type Options struct {
 
 	// Client, if not nil, is used for all data instead of one of our own, and not closed. It must
 	// come from gohbase.NewClient for the same cluster, with a RegionReadTimeout of more than 30
-	// seconds and a FlushInterval of zero, as ours has.
+	// seconds and a FlushInterval of zero, as ours has. For minutes, it may not find a region that was merged after a split.
 	Client gohbase.Client
 }
 

@@ -945,3 +945,34 @@ func TestReadOnlyTable(t *testing.T) {
 		require.ErrorContains(t, err, "alter it back in the shell of HBase")
 	}
 }
+
+// TestMergeAfterSplit merges what was split off with its other neighbour. The row of what was split stays in hbase:meta for minutes,
+// and lies between the row of the merged region and the keys in it.
+func TestMergeAfterSplit(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{SplitRegions: 3})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{SpreadBits: 8}).(*family)
+	in := func(row string) hrpc.RegionInfo {
+		r, err := f.locate(t.Context(), []byte(row))
+		require.NoError(t, err)
+		return r
+	}
+	m := &master{db: db, end: func() {}}
+	defer m.close()
+	// Without data, since a region whose files are those of the one that it was split off cannot be merged yet.
+	require.NoError(t, m.split(t.Context(), db, f, in("\x60"), "\x80"))
+	require.NoError(t, f.heal(t.Context(), []byte("\x60")))
+	require.NoError(t, m.merge(t.Context(), in("\x10"), in("\x60")))
+	another := open(t, Options{})
+	t.Cleanup(func() { another.Close() })
+	for name, db := range map[string]*DB{"a client that knew the regions": db, "a new one": another} {
+		f := newFamily(db, f.spec)
+		for _, row := range []string{"\x60", "\x90", "\x10", "\xc0"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			err := f.Apply(ctx, put(row, cell("q", "v")))
+			cancel()
+			require.NoError(t, err, "%s, row %x", name, row)
+		}
+	}
+}

@@ -178,6 +178,18 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write writes a request that has no cells beside it, which the client does at once: among others, one that looks for a region.
+func (w *watched) Write(b []byte) (int, error) {
+	changed := pastSplit(b)
+	if changed == nil {
+		return w.TCPConn.Write(b)
+	}
+	if _, err := w.TCPConn.Write(changed); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
 // longestRefusal is longer than any answer that refuses a client, whose stack trace is in it.
 const longestRefusal = 64 << 10
 

@@ -1,9 +1,15 @@
 package gate
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/tsuna/gohbase/hrpc"
+	"github.com/tsuna/gohbase/pb"
+	"github.com/tsuna/gohbase/region"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestQuorum(t *testing.T) {
@@ -18,4 +24,59 @@ func TestQuorum(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret")
 	}
 	require.ErrorContains(t, Quorum("h:1,g:99999"), "hbase: server 2 of 2 of the ZooKeeper quorum is not HOST or HOST:PORT")
+}
+
+// A request that looks for a region asks for none that was split, and all other requests stay as they are.
+func TestPastSplit(t *testing.T) {
+	sent := func(region, method string, request proto.Message) []byte {
+		if scan, ok := request.(*pb.ScanRequest); ok {
+			scan.Region.Value = []byte(region)
+		}
+		id := uint32(7)
+		head, err := proto.Marshal(&pb.RequestHeader{MethodName: &method, CallId: &id})
+		require.NoError(t, err)
+		body, err := proto.Marshal(request)
+		require.NoError(t, err)
+		b := protowire.AppendBytes(protowire.AppendBytes(make([]byte, 4), head), body)
+		binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+		return b
+	}
+	scan := func(options ...func(hrpc.Call) error) proto.Message {
+		s, err := hrpc.NewScanRange(t.Context(), []byte("hbase:meta"), []byte("ns:t,hbase:meta,,1,:"), []byte("ns:t"),
+			append(options, hrpc.Families(map[string][]string{"info": nil}), hrpc.CloseScanner(), hrpc.NumberOfRows(1))...)
+		require.NoError(t, err)
+		s.SetRegion(region.NewInfo(0, []byte("hbase"), []byte("meta"), []byte(meta), nil, nil))
+		return s.ToProto()
+	}
+	lookup := sent(meta, "Scan", scan(hrpc.Reversed()))
+	changed := pastSplit(lookup)
+	require.EqualValues(t, len(changed)-4, binary.BigEndian.Uint32(changed))
+	head, n := protowire.ConsumeBytes(changed[4:])
+	require.Positive(t, n)
+	body, m := protowire.ConsumeBytes(changed[4+n:])
+	require.Equal(t, len(changed), 4+n+m)
+	var header pb.RequestHeader
+	require.NoError(t, proto.Unmarshal(head, &header))
+	require.EqualValues(t, 7, header.GetCallId())
+	var request pb.ScanRequest
+	require.NoError(t, proto.Unmarshal(body, &request))
+	require.Contains(t, request.Scan.Filter.GetName(), "SingleColumnValueFilter")
+	request.Scan.Filter = nil
+	require.Equal(t, lookup, sent(meta, "Scan", &request), "and nothing else is changed")
+
+	require.Nil(t, pastSplit(changed), "one with a filter")
+	for name, b := range map[string][]byte{
+		"a scan upwards":         sent(meta, "Scan", scan()),
+		"a scan of other rows":   sent("ns:t,,1", "Scan", scan(hrpc.Reversed())),
+		"another request":        sent(meta, "Get", scan(hrpc.Reversed())),
+		"the first of all":       append([]byte("HBas\x00P"), meta...),
+		"a part of a request":    lookup[:len(lookup)-1],
+		"more than one":          append(append([]byte(nil), lookup...), lookup...),
+		"one that is none":       append(binary.BigEndian.AppendUint32(nil, uint32(len(meta)+5)), append([]byte{0xff, 0xff, 0xff, 0xff, 0xff}, meta...)...),
+		"one with a wrong body":  append(binary.BigEndian.AppendUint32(nil, uint32(len(meta)+2)), append([]byte{0, byte(len(meta))}, meta...)...),
+		"nothing":                nil,
+		"what is longer than it": sent(meta, "Scan", &pb.ScanRequest{Region: &pb.RegionSpecifier{Type: hrpc.RegionSpecifierRegionName}, Scan: &pb.Scan{Reversed: proto.Bool(true), StartRow: make([]byte, longestLookup)}}),
+	} {
+		require.Nil(t, pastSplit(b), name)
+	}
 }

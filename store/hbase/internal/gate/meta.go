@@ -1,9 +1,16 @@
 package gate
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tsuna/gohbase/filter"
+	"github.com/tsuna/gohbase/pb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -32,4 +39,44 @@ func of(row []driver.Cell, name string) []byte {
 		}
 	}
 	return nil
+}
+
+const (
+	meta          = "hbase:meta,,1" // the region with the rows of all regions
+	longestLookup = 64 << 10        // bytes of a request that looks for a row, with room to spare
+)
+
+// pastSplit returns a request of the client that looks for the region of a row such that it does not find one that was split,
+// and nil for all other requests.
+//
+// The client takes the first row of hbase:meta at or below the one it looks for. A region that was split keeps its row for minutes. Those
+// that it was split into have rows above it, but one of these may be merged with the region below, whose row is below both. Then the client
+// would find what was split, and look again, until the master has removed the row.
+func pastSplit(request []byte) []byte {
+	if len(request) < 4 || len(request) > longestLookup || int(binary.BigEndian.Uint32(request)) != len(request)-4 || !bytes.Contains(request, []byte(meta)) {
+		return nil
+	}
+	head, n := protowire.ConsumeBytes(request[4:])
+	if n < 0 {
+		return nil
+	}
+	body, m := protowire.ConsumeBytes(request[4+n:])
+	var header pb.RequestHeader
+	var scan pb.ScanRequest
+	if m < 0 || 4+n+m != len(request) || proto.Unmarshal(head, &header) != nil || header.GetMethodName() != "Scan" || proto.Unmarshal(body, &scan) != nil ||
+		string(scan.GetRegion().GetValue()) != meta || !scan.GetScan().GetReversed() || scan.GetScan().GetFilter() != nil {
+		return nil
+	}
+	// Only what was split has this column, which is never empty. The filter lets rows without it through.
+	split := filter.NewSingleColumnValueFilter([]byte("info"), []byte("splitA"), filter.Equal, filter.NewBinaryComparator(filter.NewByteArrayComparable(nil)), false, true)
+	var err error
+	if scan.Scan.Filter, err = split.ConstructPBFilter(); err != nil {
+		return nil
+	}
+	if body, err = proto.Marshal(&scan); err != nil {
+		return nil
+	}
+	changed := protowire.AppendBytes(protowire.AppendBytes(make([]byte, 4), head), body)
+	binary.BigEndian.PutUint32(changed, uint32(len(changed)-4))
+	return changed
 }
