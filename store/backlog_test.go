@@ -77,6 +77,38 @@ func TestWritesLeavePostingsToDropLater(t *testing.T) {
 	}
 }
 
+// Where the database hangs while it drops postings, calls wait for that no longer than their contexts live.
+func TestPostingsThatHangHoldNoCall(t *testing.T) {
+	for _, conditional := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := drivertest.NewMemory()
+			hangs := intercept.New(memory, func(ctx context.Context, op intercept.Op, c intercept.Call) error {
+				if op.Method == "Apply" && op.Family[0] == 'x' {
+					if _, put := c.Size(); put == 0 {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+				}
+				return c.Make(nil)
+			}, nil)
+			st, err := store.Open(background, hangs, kms.NewLocal(testKey), &store.Options{Concurrency: 1})
+			require.NoError(t, err)
+			schema := holders(packed)
+			schema.Conditional = conditional
+			tbl := create(t, st, schema)
+			for balance := range 5 {
+				ctx, cancel := context.WithTimeout(background, 5*time.Second)
+				began := time.Now()
+				require.NoError(t, tbl.Put(ctx, store.Row{"id": 1, "balance": balance}))
+				require.LessOrEqual(t, time.Since(began), 5*time.Second)
+				cancel()
+			}
+			require.Len(t, collect(t, tbl, store.Query{}), 1)
+			require.NoError(t, st.Close(background))
+		})
+	}
+}
+
 // Close does not take long, however many requests a call may keep under way.
 func TestCloseWithoutABound(t *testing.T) {
 	st, err := store.Open(background, drivertest.NewMemory(), kms.NewLocal(testKey), &store.Options{Concurrency: math.MaxInt, CacheValues: math.MaxInt})

@@ -31,10 +31,17 @@ func newBacklog(most int) *backlog {
 // patience is how long the work of one call may take. A database that does not answer for so long is left alone.
 const patience = time.Minute
 
-// later does something soon after the call whose context it is.
+// later does something soon after the call whose context it is. A call that does it itself takes at most half of the time that it has left:
+// where the database hangs, all slots are taken. What is not done then does no harm.
 func (b *backlog) later(ctx context.Context, do func(context.Context)) {
 	if !b.beside(ctx, do) {
-		patiently(ctx, do)
+		most := patience
+		if end, ok := ctx.Deadline(); ok {
+			most = min(most, time.Until(end)/2)
+		}
+		ctx, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		do(ctx)
 	}
 }
 
@@ -50,25 +57,20 @@ func (b *backlog) spare(ctx context.Context, do func(context.Context) error) {
 	})
 }
 
-// beside begins to do something, or reports that no slot is free.
+// beside begins to do something that may go on when the call has returned whose context it is, or reports that no slot is free.
 func (b *backlog) beside(ctx context.Context, do func(context.Context)) bool {
 	select {
 	case b.slots <- struct{}{}:
 		go func() {
 			defer func() { <-b.slots }()
-			patiently(ctx, do)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			do(ctx)
 		}()
 		return true
 	default:
 		return false
 	}
-}
-
-// patiently does something that may go on when the call has returned whose context it is.
-func patiently(ctx context.Context, do func(context.Context)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	do(ctx)
 }
 
 // close waits for what is being done. From then on, calls do all themselves.
