@@ -167,10 +167,39 @@ type watched struct {
 
 	first []byte // of the first answer, what was read of it
 	known bool   // it was looked at
+
+	mu       sync.Mutex
+	waits    bool          // for answers of a region server
+	patience time.Duration // for the next piece of one
+}
+
+// SetReadDeadline sets until when an answer must come. The client calls it with each request, which would put it off for ever while a
+// server hangs: its regions may long be elsewhere. So only what is read puts it off.
+func (w *watched) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waited := w.waits
+	w.waits, w.patience = !t.IsZero() && !w.zooKeeper, time.Until(t)
+	if waited && w.waits {
+		return nil
+	}
+	return w.TCPConn.SetReadDeadline(t)
+}
+
+// heard puts off when the next piece of an answer must come.
+func (w *watched) heard() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waits {
+		_ = w.TCPConn.SetReadDeadline(time.Now().Add(w.patience)) // an error is one of the next read, too
+	}
 }
 
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.TCPConn.Read(b)
+	if n > 0 {
+		w.heard()
+	}
 	if !w.known {
 		w.first = append(w.first, b[:n]...)
 		w.look(err)

@@ -2,7 +2,10 @@ package gate
 
 import (
 	"encoding/binary"
+	"net"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/tsuna/gohbase/hrpc"
@@ -79,4 +82,46 @@ func TestPastSplit(t *testing.T) {
 	} {
 		require.Nil(t, pastSplit(b), name)
 	}
+}
+
+// A server that says nothing is given up, however many requests are sent to it meanwhile. One that answers any of them is not.
+func TestSilentServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	g := Gate{Dial: new(net.Dialer).DialContext}
+	conn, err := g.DialForClient(t.Context(), "tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	server, err := listener.Accept()
+	require.NoError(t, err)
+	defer server.Close()
+	const patience = time.Second
+	asks := func(answers bool) {
+		for range 30 {
+			if conn.SetReadDeadline(time.Now().Add(patience)) != nil {
+				return
+			}
+			if answers {
+				_, _ = server.Write([]byte("a"))
+			}
+			time.Sleep(patience / 10)
+		}
+	}
+	asked := make(chan bool)
+	go func() { asks(true); close(asked) }()
+	for range 30 {
+		_, err := conn.Read(make([]byte, 1))
+		require.NoError(t, err)
+	}
+	<-asked
+	require.NoError(t, conn.SetReadDeadline(time.Time{})) // nothing is asked for
+	time.Sleep(2 * patience)
+	begin := time.Now()
+	asked = make(chan bool)
+	go func() { asks(false); close(asked) }()
+	_, err = conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Less(t, time.Since(begin), 5*patience/2)
+	<-asked
 }
