@@ -36,8 +36,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "refusedAtOnce",
 	File: "internal/engine/engine.go",
-	Old:  `!errors.Is(err, ope.ErrIndex) {`,
-	New:  `!errors.Is(err, ope.ErrIndex) || On {`,
+	Old:  `if !fault.BySchema(err) {`,
+	New:  `if !fault.BySchema(err) || On {`,
 	Test: "^TestNamesOfColumnsThatOthersMade$",
 }, {
 	Name:  "droppedWithoutGrace",
