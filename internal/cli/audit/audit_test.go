@@ -330,6 +330,35 @@ func TestNearIsInNumbers(t *testing.T) {
 	}
 }
 
+// Large values are near to each other by their distance, not by how a float64 rounds them.
+func TestNearOfLargeValues(t *testing.T) {
+	const schemes = "kerschbaum" // whose labels depend on the order alone
+	small := uniformConfig(t, ope.Domain{Min: 0, Max: 1023}, 200, schemes)
+	want := run(t, small)
+	require.Less(t, want.Without.Near, 0.1)
+	for _, offset := range []int64{-5000, 1 << 62, math.MaxInt64 - 1023, math.MinInt64} {
+		moved := small
+		moved.Domain = ope.Domain{Min: offset, Max: offset + 1023}
+		moved.Values = nil
+		for _, x := range small.Values {
+			moved.Values = append(moved.Values, offset+x)
+		}
+		got := run(t, moved)
+		require.Equal(t, want.Without, got.Without, "%d", offset)
+		require.Equal(t, want.Results[0].Views, got.Results[0].Views, "%d", offset)
+	}
+
+	k := kind(t, "int64")
+	for _, origin := range []int64{math.MinInt64, -1, 0, 1 << 62, math.MaxInt64} {
+		number, code := numbersFrom(k, origin)
+		for _, x := range []int64{math.MinInt64, origin, math.MaxInt64} {
+			require.Equal(t, x, code(number(x)), "%d from %d", x, origin)
+		}
+		require.Equal(t, k.Domain.Max, code(math.Inf(1)))
+		require.Equal(t, k.Domain.Min, code(math.Inf(-1)))
+	}
+}
+
 func TestSnapping(t *testing.T) {
 	k := kind(t, "int64")
 	rapid.Check(t, func(t *rapid.T) {

@@ -45,7 +45,7 @@ func newColumn(cfg Config, values, aux []int64) *column {
 		c.ascending[i] = i
 	}
 	slices.SortFunc(c.ascending, func(i, j int) int { return cmp.Compare(values[i], values[j]) })
-	c.number, c.code = numbers(c.Kind)
+	c.number, c.code = numbersFrom(c.Kind, c.distinct[0])
 	c.snap = snapping(c.Kind, c.distinct, c.Domain)
 	least, greatest := c.distinct[0], c.distinct[len(c.distinct)-1]
 	c.spread = c.number(greatest) - c.number(least)

@@ -14,6 +14,35 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 )
 
+// numbersFrom is numbers counted from a value, so that distances between values near to it are exact, however large
+// the values are themselves. Numbers of floats are what they are.
+func numbersFrom(k values.Kind, origin int64) (number func(code int64) float64, code func(number float64) int64) {
+	if isFloat(k) {
+		return numbers(k)
+	}
+	above, below := uint64(k.Domain.Max)-uint64(origin), uint64(origin)-uint64(k.Domain.Min)
+	number = func(code int64) float64 {
+		if code < origin {
+			return -float64(uint64(origin) - uint64(code))
+		}
+		return float64(uint64(code) - uint64(origin))
+	}
+	code = func(x float64) int64 {
+		switch x = math.Round(x); {
+		case x >= float64(above): // also where it rounds up
+			return k.Domain.Max
+		case -x >= float64(below):
+			return k.Domain.Min
+		case x < 0:
+			return origin - int64(uint64(-x))
+		}
+		return origin + int64(uint64(x))
+	}
+	return number, code
+}
+
+func isFloat(k values.Kind) bool { return k.Name == "float64" || k.Name == "float32" }
+
 // numbers returns how codes of a kind are numbers, so that distances between values have a
 // meaning, and the code of the value nearest to a number. The codes of all kinds but floats are
 // evenly spaced.

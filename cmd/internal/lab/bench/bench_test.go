@@ -801,6 +801,22 @@ func TestRunOnMemory(t *testing.T) {
 }
 
 // Of many rows fewer queries are asked, but of each selectivity enough for an interval.
+// Every candidate is asked first as often as the others, of the queries of each selectivity.
+func TestTurnsOfQueries(t *testing.T) {
+	for candidates := 1; candidates <= 8; candidates++ {
+		for selectivities := 1; selectivities <= 4; selectivities++ {
+			first := make(map[[2]int]int) // by selectivity and candidate
+			for q := range 5 * candidates * selectivities {
+				first[[2]int{q % selectivities, turnOf(q, selectivities) % candidates}]++
+			}
+			require.Len(t, first, candidates*selectivities)
+			for at, n := range first {
+				require.Equal(t, 5, n, "%v of %d candidates and %d selectivities", at, candidates, selectivities)
+			}
+		}
+	}
+}
+
 func TestChooseQueries(t *testing.T) {
 	shares := []float64{0.001, 0.01, 0.1}
 	for rows, want := range map[int]int{1: 200, 20_000: 200, 60_000: 200, 336_776: 39, 1_000_000: 15, 100_000_000: 15} {

@@ -587,6 +587,10 @@ func (e unsureError) Unwrap() error { return e.error }
 // Unsure reports whether more rows than were acknowledged may be there after an error of Insert.
 func Unsure(err error) bool { return errors.As(err, new(unsureError)) }
 
+// turnOf returns which candidate a query is asked first, modulo their number. Of the queries of each
+// selectivity every candidate is first in turn, also where there are as many selectivities as candidates.
+func turnOf(query, selectivities int) int { return query/selectivities + query%selectivities }
+
 // queryRounds asks every candidate every query, and at last for everything.
 func queryRounds(ctx context.Context, cfg Config, model *model, candidates []*candidate) error {
 	cfg.Progress.Start("querying", len(model.windows)*len(candidates))
@@ -595,7 +599,7 @@ func queryRounds(ctx context.Context, cfg Config, model *model, candidates []*ca
 	begin := time.Now()
 	for q, w := range model.windows {
 		for i := range candidates {
-			c := candidates[(q+i)%len(candidates)]
+			c := candidates[(turnOf(q, len(cfg.Selectivities))+i)%len(candidates)]
 			check := model.check()
 			elapsed, err := query(ctx, c.table, w.lo, w.hi, buf, check)
 			if err == nil {

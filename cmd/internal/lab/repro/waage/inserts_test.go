@@ -59,6 +59,24 @@ func TestWaageInserts(t *testing.T) {
 	require.Nil(t, r)
 }
 
+// A small index is written again by one commit. That is a pass as well, so that the same values have as many as in memory.
+func TestPassesOfASmallIndexAreCounted(t *testing.T) {
+	ctx := context.Background()
+	const step = 20
+	cfg := experiment.Config{Seed: 1, Quick: true, Database: reprotest.Database(t), Batch: 1, Writers: 1}
+	all, rounds, err := timeInsertions(ctx, cfg, step, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, rounds)
+	_, values, err := uniform(step*insertSteps, 1, "int32", "sorted")
+	require.NoError(t, err)
+	p := &passing{room: rooms[0], passes: make([]int, lambdaSteps)}
+	require.NoError(t, p.count(ctx, values))
+	require.Positive(t, p.total())
+	worst := all.named(publishedWorst)
+	require.Equal(t, []int{p.total(), p.moved}, []int{worst.passes, worst.moved})
+	require.Zero(t, all.named(relabelledWorst).passes)
+}
+
 // tablesOf returns the names of the tables in a store.
 func tablesOf(t *testing.T, d experiment.Database) []string {
 	t.Helper()
