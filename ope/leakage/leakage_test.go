@@ -238,6 +238,38 @@ func TestInterpolateBetweenKnownPairs(t *testing.T) {
 	}
 }
 
+// Random pairs leave gaps of all widths, of which a value is in a wide one rather: the share of the domain that its gap
+// has is of the law Beta(2, k). So the mean error is that of no pair times E sqrt(share), up to a third above that of
+// as many pairs evenly apart, which is 1/sqrt(k+1).
+func TestInterpolateBetweenRandomPairs(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 8))
+	for _, k := range []int{1, 10, 100} {
+		sum, n := 0.0, 0
+		for key := range uint64(600) {
+			s := linear(t, key, million)
+			var known []Pair
+			for _, x := range uniform(r, million, k) {
+				known = append(known, Pair{encrypt(t, s, []int64{x})[0], x})
+			}
+			xs := uniform(r, million, 12)
+			guesses, err := Interpolate(encrypt(t, s, xs), 0, million, known)
+			require.NoError(t, err)
+			for i, x := range xs {
+				sum += float64(distance(x, guesses[i]))
+				n++
+			}
+		}
+		share := math.Gamma(2.5) * math.Exp(lgamma(k+2)-lgamma(float64(k)+2.5))
+		require.Less(t, share*math.Sqrt(float64(k+1)), 4.0/3)
+		require.InEpsilon(t, math.Sqrt(math.Pi/32)*math.Sqrt(float64(million.Max+1))*share, sum/float64(n), 0.1, "%d pairs", k)
+	}
+}
+
+func lgamma[T int | float64](x T) float64 {
+	y, _ := math.Lgamma(float64(x))
+	return y
+}
+
 func TestInterpolateStaysBetweenThePairs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := ope.Domain{Min: -50, Max: 1 << 31}

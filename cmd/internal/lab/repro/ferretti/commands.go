@@ -349,14 +349,14 @@ func commandTimes(ctx context.Context, cfg experiment.Config) (r *experiment.Res
 func commandResult(all []*commandTiming, rounds, turns int) *experiment.Result {
 	r := &experiment.Result{
 		Title: fmt.Sprintf("Encryption times of %d commands of TPC-C, median of %d rounds of %d transactions of each class", len(all), rounds, turns),
-		Y:     "encryption, ms", LogY: true, Runs: rounds,
+		Y:     "encryption, ms (log scale)", LogY: true, Runs: rounds,
 		Table: &experiment.Table{
 			Names:   2,
 			Columns: []string{"class", "command", "values", "order", "enc. us", "dec. us", "first us", "plain us"},
 			Words:   []bool{true, true, false, false, false, false, false, false},
 		},
 		Notes: []string{
-			"values: how many have to be encrypted for the command, in conditions and rows. order: how many of them by mOPE; a range has two ends, also where it is open, since mOPE moves values around. enc.: encryption time. It is the time of the client, without the database, until it has asked or made its last change, beyond that of the same command on the same tables without encryption. dec.: the same of the answer. first: enc. of a client that has not done the command before. plain: all time of the client without encryption. The drawing and JSON lines have the 95 % intervals.",
+			"values: how many have to be encrypted for the command, in conditions and rows. order: how many of them by mOPE; a range has two ends, also where it is open, since mOPE moves values around. enc.: encryption time. It is the time of the client, without the database, until it has asked or made its last change, beyond that of the same command on the same tables without encryption. dec.: the same of the answer. first: enc. of a client that has not done the command before. plain: all time of the client without encryption. The drawing and JSON lines have the 95 % intervals; what takes less than the drawing's axis begins with, or no longer than without encryption, has no bar there.",
 			"The database is in memory, and its time is not counted. Clients work on one processor. Each round has new ones, whose first transactions are in no other column than first. So they know their keys and what mOPE remembers of its tree, but not the values: balances are new, and order numbers follow each other.",
 			fmt.Sprintf("The paper does not list its %d commands. These are what clauses 2.4 to 2.8 of TPC-C do, each on one table. New Order reads customer and warehouse apart. Stock Level reads the lines of the last 20 orders, and then the stock below a threshold, in place of a join. An UPDATE puts the row that was read before, as a whole, so Delivery reads the customer, too. Where index entries are replaced, it reads the old row once more. Last names, and customers of orders, have a column together with warehouse and district. It is found by tokens, and without encryption by its values, so that reading index entries differs a little.", publishedCommands),
 			"Order numbers, quantities in stock and balances are encrypted by mOPE, the first in row keys. Other key parts are hashed, and other columns sealed together.",

@@ -44,7 +44,8 @@ const (
 // attributeSteps are the numbers of encrypted attributes that are measured.
 var attributeSteps = []int{1, 2, 4, 6, 8, 10, 12, 14, 16}
 
-// attributesRead are those that the query reads, spread as those of TPC-H's query 1 are.
+// attributesRead are those that the query reads: as many as TPC-H's query 1 reads. They are spread, so that
+// the more attributes are encrypted, the more of these are read.
 var attributesRead = []int{0, 2, 4, 6, 9, 12, 15}
 
 // onlyPlain is the number of encrypted attributes at which columns are read that are none of these.
