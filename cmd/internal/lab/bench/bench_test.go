@@ -757,6 +757,30 @@ func TestPairedRatio(t *testing.T) {
 	require.Equal(t, Ratio{1, 1, 1, len(many)}, pairedRatio(many, many, 1))
 }
 
+// An interval from few pairs is as wide as it has to be for what it is called.
+func TestIntervalsOfFewPairs(t *testing.T) {
+	require.InDelta(t, 0.00095, tail(5), 0.00001) // pnorm(-sqrt(5/4) * qt(0.975, 4)) of R
+	require.InDelta(t, 0.0159, tail(20), 0.0001)
+	require.InDelta(t, 0.025, tail(maxPairs), 0.0002)
+	require.Equal(t, 0.025, tail(1))
+
+	r := rand.New(rand.NewPCG(1, 5))
+	const trials = 400
+	covered := 0
+	for range trials {
+		var a, b []time.Duration
+		for range MinPairs {
+			weather := 1e6 * math.Exp(0.3*r.NormFloat64())
+			a = append(a, time.Duration(1.1*weather*math.Exp(0.2*r.NormFloat64())))
+			b = append(b, time.Duration(weather*math.Exp(0.2*r.NormFloat64())))
+		}
+		if ratio := pairedRatio(a, b, 1); ratio.Low <= 1.1 && 1.1 <= ratio.High {
+			covered++
+		}
+	}
+	require.Greater(t, covered, trials*87/100)
+}
+
 func TestRunOnMemory(t *testing.T) {
 	source, err := values.Generate("uniform", 2000, 1, "", "")
 	require.NoError(t, err)
