@@ -56,6 +56,31 @@ func TestResponseTimes(t *testing.T) {
 // tablesLeft returns how many families there are besides the catalogue.
 func tablesLeft(t *testing.T, d experiment.Database) int { return max(0, reprotest.Families(t, d)-1) }
 
+// What a write leaves to do after its answer is no part of the time of the command that comes next.
+func TestCommandsAreTimedOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		cfg := experiment.Config{Seed: 1, Quick: true, Database: reprotest.Memory()}
+		p, err := newParty(ctx, cfg, 1)
+		require.NoError(t, err)
+		c, err := p.join(ctx, cfg, timedClient, true)
+		require.NoError(t, err)
+		const latency = 40 * time.Millisecond
+		p.net.Latency(latency)
+		for turn := range timedSeries { // in each turn another series is the last
+			before := c.counter.Now()
+			took, err := timeCommand(ctx, c, workload.Delete, 1, turn)
+			require.NoError(t, err)
+			require.Len(t, took, len(timedSeries))
+			after := c.counter.Now()
+			require.Greater(t, after.Requests, before.Requests)
+			time.Sleep(100 * latency)
+			require.Equal(t, after, c.counter.Now(), "turn %d", turn)
+		}
+		require.NoError(t, p.close(ctx))
+	})
+}
+
 // In an open loop a command that is held up counts from when it was to begin, and so do those behind it.
 func TestOpenLoopCountsFromArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which has the time to look again

@@ -303,20 +303,29 @@ func measureMix(ctx context.Context, cfg experiment.Config, points []testbed.Con
 				series := (i + round) % len(mixSeries)
 				start := time.Now()
 				if err := m.client.Block(ctx, series); err != nil {
-					for _, all := range run.seconds {
-						for i := range all {
-							all[i] = all[i][:min(len(all[i]), run.rounds)]
-						}
-					}
-					return run, fmt.Errorf("%s: %w", mixSeries[series], err)
+					return run, run.cut(fmt.Errorf("%s: %w", mixSeries[series], err))
 				}
 				run.seconds[p][series] = append(run.seconds[p][series], time.Since(start).Seconds())
+				// What goes on after the last answer is no part of the next series' time.
+				if err := m.Count.Quiet(ctx, settled); err != nil {
+					return run, run.cut(err)
+				}
 				cfg.Bar().Add(1)
 			}
 		}
 		run.rounds = round + 1
 	}
 	return run, nil
+}
+
+// cut forgets rounds that are not whole, and returns the error that ended them.
+func (r *mixRun) cut(err error) error {
+	for _, all := range r.seconds {
+		for i := range all {
+			all[i] = all[i][:min(len(all[i]), r.rounds)]
+		}
+	}
+	return err
 }
 
 // mostCounted is how many operations of a kind are counted.
