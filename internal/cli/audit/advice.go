@@ -3,6 +3,8 @@ package audit
 import (
 	"fmt"
 	"strings"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
 // A Level is an advice in a word.
@@ -96,7 +98,7 @@ func why(r *Report, who Adversary) string {
 	case r.Density >= 0.5:
 		return fmt.Sprintf("It holds %s of the values of its domain: sorted, it is nearly a list of them.", Percent(r.Density))
 	case float64(r.Distinct) < 0.5*float64(r.Rows):
-		return fmt.Sprintf("Its rows have only %d different values: their order and frequencies are those of other such columns.", r.Distinct)
+		return fmt.Sprintf("Its rows have only %d different %s: their order and frequencies are those of other such columns.", r.Distinct, show.Plural(r.Distinct, "value"))
 	case who == KnowsRows:
 		return "Between known rows, ciphertexts are nearly proportional to values."
 	}

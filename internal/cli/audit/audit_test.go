@@ -227,6 +227,7 @@ func TestConstantColumn(t *testing.T) {
 	require.Zero(t, r.Entropy)
 	require.Equal(t, 1.0, r.Without.Exact)
 	require.Equal(t, Avoid, Advise(r).Level)
+	require.Contains(t, Advise(r).Text[0], "only 1 different value:")
 }
 
 func TestRunRefuses(t *testing.T) {

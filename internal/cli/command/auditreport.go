@@ -33,7 +33,7 @@ type auditReport struct {
 
 // auditHeadline returns what was audited in a line.
 func auditHeadline(a auditReport) string {
-	line := fmt.Sprintf("%s rows of %s: %s distinct values, entropy %.1f bits, density %s of the domain", show.Count(a.Rows), a.Values, show.Count(a.Distinct), a.Entropy, audit.Percent(a.Density))
+	line := fmt.Sprintf("%s rows of %s: %s distinct %s, entropy %.1f bits, density %s of the domain", show.Count(a.Rows), a.Values, show.Count(a.Distinct), show.Plural(a.Distinct, "value"), a.Entropy, audit.Percent(a.Density))
 	if a.Skipped > 0 {
 		line += fmt.Sprintf(", %s bad %s left out", show.Count(a.Skipped), show.Plural(a.Skipped, "row"))
 	}
