@@ -105,7 +105,7 @@ type Options struct {
 
 	// Client, if not nil, is used for all data instead of one of our own, and not closed. It must
 	// come from gohbase.NewClient for the same cluster, with a RegionReadTimeout of more than 30
-	// seconds and a FlushInterval of zero, as ours has. For minutes, it may not find a region that was merged after a split.
+	// seconds and a FlushInterval of zero, as ours has. For minutes, it may not find a region that was merged after a split, and it waits longer for a server that hangs.
 	Client gohbase.Client
 }
 
@@ -157,6 +157,7 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	if o.Dial == nil {
 		d.gate.Dial = new(net.Dialer).DialContext
 	}
+	d.gate.Follow(quorum, d.root, d.zkTimeout)
 	switch err := gate.Quorum(quorum); {
 	case err != nil:
 		return nil, err

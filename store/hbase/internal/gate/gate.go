@@ -67,6 +67,10 @@ func Quorum(quorum string) error {
 type Gate struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+	members func() ([]string, error) // the region servers of the cluster; nil before Follow
+	quiet   time.Duration            // how long one may be silent before it is looked for there
+	known   sync.Map                 // addresses of servers that once were members
+
 	mu     sync.Mutex
 	denied error                   // why not, since one said so
 	refuse context.CancelCauseFunc // ends an Open that is under way; nil after it
@@ -129,6 +133,9 @@ const lastWords = 2 * time.Second
 // where it fails, and keeps the connection for ever. So it gets the connection, which is closed soon after.
 func (g *Gate) DialForClient(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := g.DialRegion(ctx, network, address)
+	if w, ok := conn.(*watched); ok {
+		w.quiet = g.quiet
+	}
 	if err == nil && g.shut.Load() {
 		time.AfterFunc(lastWords, func() { conn.Close() })
 	}
@@ -168,43 +175,7 @@ type watched struct {
 	first []byte // of the first answer, what was read of it
 	known bool   // it was looked at
 
-	mu       sync.Mutex
-	waits    bool          // for answers of a region server
-	patience time.Duration // for the next piece of one
-}
-
-// SetReadDeadline sets until when an answer must come. The client calls it with each request, which would put it off for ever while a
-// server hangs: its regions may long be elsewhere. So only what is read puts it off.
-func (w *watched) SetReadDeadline(t time.Time) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	waited := w.waits
-	w.waits, w.patience = !t.IsZero() && !w.zooKeeper, time.Until(t)
-	if waited && w.waits {
-		return nil
-	}
-	return w.TCPConn.SetReadDeadline(t)
-}
-
-// heard puts off when the next piece of an answer must come.
-func (w *watched) heard() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waits {
-		_ = w.TCPConn.SetReadDeadline(time.Now().Add(w.patience)) // an error is one of the next read, too
-	}
-}
-
-func (w *watched) Read(b []byte) (int, error) {
-	n, err := w.TCPConn.Read(b)
-	if n > 0 {
-		w.heard()
-	}
-	if !w.known {
-		w.first = append(w.first, b[:n]...)
-		w.look(err)
-	}
-	return n, err
+	silence
 }
 
 // Write writes a request that has no cells beside it, which the client does at once: among others, one that looks for a region.

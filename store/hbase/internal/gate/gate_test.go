@@ -2,8 +2,10 @@ package gate
 
 import (
 	"encoding/binary"
+	"math"
 	"net"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,4 +126,56 @@ func TestSilentServer(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.Less(t, time.Since(begin), 5*patience/2)
 	<-asked
+}
+
+// A server that hangs is given up as soon as it is no member of the cluster, and so is one that wakes then. One that only takes long is not.
+func TestServerThatIsGone(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	host, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	const quiet, patience = 200 * time.Millisecond, time.Minute
+	var asked, leaves atomic.Int32 // leaves: at which look it is a member no more
+	g := Gate{Dial: new(net.Dialer).DialContext, quiet: quiet, members: func() ([]string, error) {
+		if asked.Add(1) >= leaves.Load() {
+			return []string{"other,1,2"}, nil
+		}
+		return []string{"other,1,2", host + "," + port + ",3"}, nil
+	}}
+	for _, c := range []struct {
+		name   string
+		leaves int32
+		answer time.Duration // when it comes; 0 for never
+		gone   bool
+	}{
+		{"answers soon", 0, quiet / 4, false},
+		{"was never a member", 0, 3 * quiet, false}, // as a master
+		{"takes long", math.MaxInt32, 3 * quiet, false},
+		{"hangs", 3, 0, true},
+		{"wakes", 3, 11 * quiet / 4, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked.Store(0)
+			leaves.Store(c.leaves)
+			conn, err := g.DialForClient(t.Context(), "tcp", listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			server, err := listener.Accept()
+			require.NoError(t, err)
+			defer server.Close()
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+			if c.answer > 0 {
+				time.AfterFunc(c.answer, func() { _, _ = server.Write([]byte("a")) })
+			}
+			n, err := conn.Read(make([]byte, 1))
+			if c.gone {
+				require.Error(t, err)
+				require.Zero(t, n, "nothing of it is believed")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		})
+	}
 }
