@@ -168,9 +168,11 @@ func TestServerThatIsGone(t *testing.T) {
 			if c.answer > 0 {
 				time.AfterFunc(c.answer, func() { _, _ = server.Write([]byte("a")) })
 			}
+			begin := time.Now()
 			n, err := conn.Read(make([]byte, 1))
 			if c.gone {
 				require.Error(t, err)
+				require.Less(t, time.Since(begin), patience/2)
 				require.Zero(t, n, "nothing of it is believed")
 				return
 			}
