@@ -5,6 +5,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"github.com/tsuna/gohbase/region"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 )
 
 func TestQuorum(t *testing.T) {
@@ -180,4 +183,31 @@ func TestServerThatIsGone(t *testing.T) {
 			require.Equal(t, 1, n)
 		})
 	}
+}
+
+// The members are those of the cluster, and one that was a member and is none is gone.
+func TestMembersOfACluster(t *testing.T) {
+	quorum := os.Getenv("RANGECRYPT_HBASE")
+	switch {
+	case quorum == "" && sim.Required("hbase"):
+		t.Fatal("RANGECRYPT_REQUIRE names hbase, but RANGECRYPT_HBASE is not set")
+	case quorum == "":
+		t.Skip("set RANGECRYPT_HBASE to the ZooKeeper quorum of an HBase to run this test")
+	}
+	g := Gate{Dial: new(net.Dialer).DialContext}
+	g.Follow(quorum, "/hbase", 10*time.Second)
+	members, err := g.members()
+	require.NoError(t, err)
+	require.NotEmpty(t, members)
+	for _, m := range members {
+		server := strings.Split(m, ",")
+		require.Len(t, server, 3, m)
+		require.False(t, g.gone(net.JoinHostPort(server[0], server[1])))
+	}
+	const other = "region.server:1"
+	require.False(t, g.gone(other), "it was never a member")
+	g.known.Store(other, true)
+	require.True(t, g.gone(other))
+	g.Follow(quorum, "/nothing", 10*time.Second)
+	require.False(t, g.gone(other), "nobody knows")
 }

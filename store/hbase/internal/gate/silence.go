@@ -134,7 +134,7 @@ func (g *Gate) Follow(quorum, root string, timeout time.Duration) {
 		return g.DialZooKeeper(ctx, network, address)
 	}
 	g.quiet, g.members = quiet, func() ([]string, error) {
-		conn, _, err := zk.Connect(strings.Split(quorum, ","), timeout, zk.WithDialer(dial))
+		conn, _, err := zk.Connect(strings.Split(quorum, ","), timeout, zk.WithDialer(dial), zk.WithLogInfo(false))
 		if err != nil {
 			return nil, err
 		}
