@@ -243,3 +243,41 @@ func TestSchemaAndKeysChange(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 40, n)
 }
+
+// A query that meets a page of a newer schema behind others ends. The next one of that client does not, since it knows the schema.
+func TestQueryThatIsAskedAgainKnowsTheSchema(t *testing.T) {
+	db := drivertest.NewMemory()
+	st := opened(t, db)
+	tbl, err := paged.Create(t.Context(), st, store.Schema{Name: "t", Key: []store.KeyPart{store.OrderedPart("at", store.Int64, store.Plaintext)}}, 4)
+	require.NoError(t, err)
+	var rows []store.Row
+	for i := range 40 {
+		rows = append(rows, store.Row{"at": i})
+	}
+	require.NoError(t, tbl.Put(t.Context(), rows...))
+	var readers [2]*paged.Table
+	for i := range readers {
+		readers[i], err = paged.Open(t.Context(), opened(t, db), "t")
+		require.NoError(t, err)
+	}
+	require.NoError(t, st.Alter(t.Context(), "t", store.AddColumn(store.PlainColumn("a", store.Int64))))
+	require.NoError(t, tbl.Update(t.Context(), store.Row{"at": 39, "a": 1}))
+
+	ask := func() (n int, err error) {
+		for _, err = range readers[0].Query(t.Context(), store.Query{}) {
+			n++
+		}
+		return n, err
+	}
+	_, err = ask()
+	require.ErrorIs(t, err, store.ErrSchemaChanged)
+	n, err := ask()
+	require.NoError(t, err)
+	require.Equal(t, len(rows), n)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n, err = readers[1].Count(ctx, store.Predicate{})
+	require.NoError(t, err)
+	require.Equal(t, len(rows), n)
+}

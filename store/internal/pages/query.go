@@ -108,10 +108,15 @@ func (t *Table) Rows(ctx context.Context, e *engine.Engine, q query.Selection) i
 				n++
 				return yield(row, nil)
 			})
-			if _, is := newer(err); is && n > 0 {
-				return fmt.Errorf("%w: ask again", fault.ErrSchemaChanged) // another attempt would yield rows twice
+			since, is := newer(err)
+			if !is || n == 0 {
+				return err
 			}
-			return err
+			// Another attempt would yield rows twice. The caller's next one is to know the schema, or it would end in the same way.
+			if _, err = e.Env.AtLeast(ctx, since); err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: ask again", fault.ErrSchemaChanged)
 		})
 		if err != nil {
 			yield(nil, err)
