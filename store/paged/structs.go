@@ -210,8 +210,14 @@ func (of *TableOf[T]) named(ctx context.Context, from []*T, columns []string, wh
 	return rows, nil
 }
 
-// filled returns a row that has the named columns as a struct.
+// filled returns a row that has the named columns as a struct. The client may have learned since the binding that columns have other
+// names: then the row has those.
 func (of *TableOf[T]) filled(b *structs.Binding, values store.Row, columns []string) (*T, error) {
+	if now := of.table.pages.Now(); now.Since != b.Since {
+		if _, err := of.fit.Still(now.View); err != nil {
+			return nil, fmt.Errorf("paged: table %q: %w", of.name(), err)
+		}
+	}
 	row := new(T)
 	if err := b.FillRow(reflect.ValueOf(row).Elem(), values, columns, store.ErrNull); err != nil {
 		return nil, of.explained(fmt.Errorf("paged: table %q: %w", of.name(), err))

@@ -253,3 +253,35 @@ func TestStructsOfSomeColumnsUnauthenticated(t *testing.T) {
 		require.Equal(t, store.Row{"id": int64(1), "model": "m"}, row)
 	}
 }
+
+// A client that learns from the page which it reads that a column has another name gives no struct without the value.
+func TestStructsOfRowsThatHaveOtherNames(t *testing.T) {
+	type row struct {
+		ID   int64   `rangecrypt:"id,key=1,plain"`
+		Note *string `rangecrypt:"note"`
+		Size int64   `rangecrypt:"size"`
+	}
+	for _, name := range []string{"id", "note", "size"} {
+		t.Run(name, func(t *testing.T) {
+			db, text := drivertest.NewMemory(), "a text"
+			st := opened(t, db)
+			tbl, err := paged.Create(t.Context(), st, store.Must(store.SchemaOf[row]("t")), 8)
+			require.NoError(t, err)
+			require.NoError(t, tbl.Put(t.Context(), store.Row{"id": 1, "note": text, "size": 2}))
+			reader := func() *paged.TableOf[row] { return store.Must(paged.For[row](t.Context(), opened(t, db), "t")) }
+			gets, asks := reader(), reader()
+			require.NoError(t, st.Alter(t.Context(), "t", store.RenameColumn(name, "other")))
+			require.NoError(t, st.RotateKeys(t.Context(), "t"))
+			c, err := tbl.Reseal(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, c.Resealed)
+			got, err := gets.Get(t.Context(), &row{ID: 1})
+			require.ErrorIs(t, err, store.ErrSchemaChanged)
+			require.Nil(t, got)
+			for got, err := range asks.Query(t.Context(), store.Query{}) {
+				require.ErrorIs(t, err, store.ErrSchemaChanged)
+				require.Nil(t, got)
+			}
+		})
+	}
+}
