@@ -100,3 +100,27 @@ func TestStructsDoNotOutliveTheClear(t *testing.T) {
 		})
 	}
 }
+
+// A client that learns from the row which it reads that a column is gone does not tell the caller that the value is null, and the
+// field to be a pointer.
+func TestStructsOfRowsWithoutTheirColumn(t *testing.T) {
+	type row struct {
+		ID   int64 `rangecrypt:"id,key=1,hashed"`
+		Size int64 `rangecrypt:"size"`
+	}
+	db := drivertest.NewMemory()
+	st := open(t, db)
+	tbl := create(t, st, store.Must(store.SchemaOf[row]("t")))
+	require.NoError(t, tbl.Put(background, store.Row{"id": 1, "size": 2}))
+	reader := func() *store.TableOf[row] { return store.Must(store.For[row](background, open(t, db), "t")) }
+	gets, asks, pages := reader(), reader(), reader()
+	require.NoError(t, st.Alter(background, "t", store.DropColumn("size")))
+	require.NoError(t, tbl.Put(background, store.Row{"id": 1}))
+	_, err := gets.Get(background, &row{ID: 1})
+	require.ErrorIs(t, err, store.ErrSchemaChanged)
+	for _, err = range asks.Query(background, store.Query{}) {
+	}
+	require.ErrorIs(t, err, store.ErrSchemaChanged)
+	_, _, err = pages.Page(background, store.Query{Limit: 1})
+	require.ErrorIs(t, err, store.ErrSchemaChanged)
+}

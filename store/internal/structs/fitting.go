@@ -104,9 +104,9 @@ func (f *Fitting) Wrote(t *rowcodec.View, err error, whole bool) error {
 	return err
 }
 
-// Explained returns what an error of a call means, if the schema was changed before it.
+// Explained returns what an error of a call means, if the schema was changed before it. A value is null, too, whose column is gone.
 func (f *Fitting) Explained(t *rowcodec.View, err error) error {
-	if errors.Is(err, fault.ErrColumn) && !errors.Is(err, fault.ErrSchemaChanged) {
+	if (errors.Is(err, fault.ErrColumn) || errors.Is(err, fault.ErrNull)) && !errors.Is(err, fault.ErrSchemaChanged) {
 		if _, unfit := f.Still(t); unfit != nil {
 			return fmt.Errorf("store: table %q: %w", t.Meta.Name, unfit)
 		}
