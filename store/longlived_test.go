@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"testing"
 	"time"
@@ -122,4 +123,98 @@ func TestDropAndRenameTakeNoRequestForEachTable(t *testing.T) {
 	}
 	few := requests(2)
 	require.Equal(t, few, requests(30))
+}
+
+// A store has open the tables that were opened in the last hour, and those that the program has: others may be gone, since other programs
+// drop tables, too.
+func TestTablesAreNotKeptOpen(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	both := stores(t, db, 2)
+	st, other := both[0], both[1]
+	st.db.KeptFor = 0
+	var opened []weak.Pointer[session.Table]
+	open := func(i int) *Table {
+		name := fmt.Sprint("t", i)
+		if i == len(opened) {
+			_, err := other.Create(ctx, Schema{
+				Name: name, Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("a", Int64, Kerschbaum)},
+			})
+			require.NoError(t, err)
+		}
+		tbl, err := st.Table(ctx, name)
+		require.NoError(t, err)
+		require.NoError(t, tbl.Put(ctx, Row{"id": int64(1), "a": int64(i)}))
+		if i == len(opened) {
+			opened = append(opened, weak.Make(tbl.open()))
+		}
+		return tbl
+	}
+	held := open(0)
+	for i := range 8 {
+		open(1 + i)
+		if i%2 == 0 {
+			require.NoError(t, other.Drop(ctx, fmt.Sprint("t", 1+i)))
+		}
+	}
+	require.NoError(t, st.Close(ctx))
+	runtime.GC()
+	var still []int
+	for i, was := range opened {
+		if was.Value() != nil {
+			still = append(still, i)
+		}
+	}
+	require.Equal(t, []int{0, 8}, still, "the one that the program has, and the last one")
+
+	// The one that the program has is the same when it is opened again, and learns of changes at once.
+	require.Same(t, held.open(), open(0).open())
+	require.NoError(t, st.Alter(ctx, "t0", AddColumn(PlainColumn("q", Int64))))
+	require.Len(t, held.Schema().Columns, 2)
+	require.NoError(t, open(2).Put(ctx, Row{"id": int64(2), "a": int64(7)}))
+
+	st.db.KeptFor = time.Hour
+	again := open(4)
+	opened[2], opened[4] = weak.Make(open(2).open()), weak.Make(again.open())
+	open(len(opened))
+	runtime.GC()
+	require.NotNil(t, opened[2].Value(), "it was opened lately")
+	require.NotNil(t, opened[4].Value())
+	runtime.KeepAlive(held)
+}
+
+// What a conversion reads does not grow with the search keys that a column had before: their indexes are gone.
+func TestConversionsOfManySearchKeys(t *testing.T) {
+	ctx, reads := t.Context(), make(map[string]int)
+	db := drivertest.NewFaulty(noSnapshots{drivertest.NewMemory(), false}, func(op drivertest.Op) drivertest.Fault {
+		reads[op.Method+" "+(op.Family + " ")[:1]]++
+		return drivertest.NoFault
+	})
+	st, err := Open(ctx, db, kms.NewLocal(ope.GenerateKey()), &Options{Concurrency: 1})
+	require.NoError(t, err)
+	tbl, err := st.Create(ctx, Schema{
+		Name: "t", Key: []KeyPart{HashedPart("id", Int64)},
+		Columns: []Column{OrderedColumn("a", Int64, Kerschbaum), OrderedColumn("b", Int64, WozniakIndexed)},
+	})
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(ctx, Row{"id": int64(1), "a": int64(2), "b": int64(3)}))
+	convert := func() map[string]int {
+		require.NoError(t, st.RotateSearchKeys(ctx, "t", "a", "b"))
+		clear(reads)
+		_, err := tbl.Convert(ctx, nil)
+		require.NoError(t, err)
+		return maps.Clone(reads)
+	}
+	convert()
+	second := convert()
+	for range 6 {
+		convert()
+	}
+	last := convert()
+	for _, what := range []string{"Family i", "Scan i"} {
+		require.Equal(t, second[what], last[what], what)
+	}
+	require.InDelta(t, second["Get c"], last["Get c"], 6, "of which some depend on what others do at the time")
+	use, err := tbl.KeyUse(ctx, nil)
+	require.NoError(t, err)
+	require.Zero(t, use.Unknown)
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"sync"
+	"time"
 	"weak"
 
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
@@ -52,12 +53,15 @@ type Database struct {
 	versions *groupcommit.Shared[uint32] // nil where a read is faster than to share it
 
 	mu     sync.Mutex
-	tables map[meta.TableID]*Table
+	tables map[meta.TableID]openTable
 	bound  map[openFor]weak.Pointer[Table] // tables that were opened for a tenant, as long as somebody has them
 
 	// Those that were opened lately stay open without that, between KeptTenants and twice as many: a store may have tenants without number.
 	KeptTenants    int
 	lately, before map[openFor]*Table
+
+	// A table for no tenant stays open without that for so long after it was opened last. Who drops it need not be this client.
+	KeptFor time.Duration
 
 	archives map[meta.TableID]archive
 }
@@ -75,6 +79,13 @@ var (
 	PlanOf       func(reflect.Type) (*structs.Plan, error) // of a struct with tags
 )
 
+// An openTable is one that is open for no tenant, as long as somebody has it.
+type openTable struct {
+	is   weak.Pointer[Table]
+	kept *Table    // the same, if it stays open without that
+	last time.Time // that it was opened
+}
+
 // openFor names a table that is open for a tenant.
 type openFor struct {
 	table  meta.TableID
@@ -89,8 +100,8 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS, opts Options) (*Da
 	}
 	opened := &Database{
 		Options: opts, Driver: db, Catalogue: c, Keys: keyring.New(c.Key, c.Database), Parts: catalogue.ProgressParts,
-		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]*Table), bound: make(map[openFor]weak.Pointer[Table]), archives: make(map[meta.TableID]archive),
-		KeptTenants: 1 << 11, lately: make(map[openFor]*Table),
+		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]openTable), bound: make(map[openFor]weak.Pointer[Table]), archives: make(map[meta.TableID]archive),
+		KeptTenants: 1 << 11, lately: make(map[openFor]*Table), KeptFor: time.Hour,
 	}
 	opened.NoLease = opts.NoLease || !lease.SleepCounts
 	if _, embedded := db.(driver.Snapshotter); !embedded {
@@ -207,7 +218,25 @@ func (db *Database) wayOut(ctx context.Context, m *meta.Table) string {
 
 // Table returns the table that the catalogue, at a version, describes: from memory where it was opened before.
 func (db *Database) Table(ctx context.Context, m *meta.Table, version uint32) (*Table, error) {
-	return db.opened(ctx, func() *Table { return db.tables[m.ID] }, func(tbl *Table) { db.tables[m.ID] = tbl }, m, nil, version)
+	return db.opened(ctx, func() *Table { return db.tables[m.ID].is.Value() }, func(tbl *Table) { db.keepTable(m.ID, tbl) }, m, nil, version)
+}
+
+// keepTable notes that a table was opened just now. It is called with the lock held.
+func (db *Database) keepTable(id meta.TableID, tbl *Table) {
+	now := time.Now()
+	if _, has := db.tables[id]; !has {
+		for other, open := range db.tables {
+			switch {
+			case open.is.Value() == nil:
+				delete(db.tables, other)
+				delete(db.archives, other)
+			case now.Sub(open.last) >= db.KeptFor:
+				open.kept = nil
+				db.tables[other] = open
+			}
+		}
+	}
+	db.tables[id] = openTable{weak.Make(tbl), tbl, now}
 }
 
 // forTenant returns a table for a tenant, from memory where it was opened before.
@@ -252,7 +281,7 @@ func (db *Database) opened(ctx context.Context, find func() *Table, keep func(*T
 // Show lets the table, if it is open, know what the catalogue says of it since a change.
 func (db *Database) Show(ctx context.Context, m *meta.Table) {
 	db.mu.Lock()
-	tbl := db.tables[m.ID]
+	tbl := db.tables[m.ID].is.Value()
 	db.mu.Unlock()
 	if tbl != nil {
 		// If families cannot be opened now, the next write or query will.
@@ -264,7 +293,7 @@ func (db *Database) Show(ctx context.Context, m *meta.Table) {
 // Refresh lets the table, if it is open, know what the catalogue says of it.
 func (db *Database) Refresh(ctx context.Context, id meta.TableID) {
 	db.mu.Lock()
-	tbl := db.tables[id]
+	tbl := db.tables[id].is.Value()
 	db.mu.Unlock()
 	if tbl != nil {
 		_, _ = tbl.Refresh(ctx) // what cannot be read now, the next write or query will
