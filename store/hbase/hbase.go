@@ -157,7 +157,7 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	if o.Dial == nil {
 		d.gate.Dial = new(net.Dialer).DialContext
 	}
-	d.gate.Follow(quorum, d.root, d.zkTimeout)
+	d.gate.Follow(quorum, d.root)
 	switch err := gate.Quorum(quorum); {
 	case err != nil:
 		return nil, err

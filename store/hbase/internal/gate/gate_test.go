@@ -195,7 +195,7 @@ func TestMembersOfACluster(t *testing.T) {
 		t.Skip("set RANGECRYPT_HBASE to the ZooKeeper quorum of an HBase to run this test")
 	}
 	g := Gate{Dial: new(net.Dialer).DialContext}
-	g.Follow(quorum, "/hbase", 10*time.Second)
+	g.Follow(quorum, "/hbase")
 	members, err := g.members()
 	require.NoError(t, err)
 	require.NotEmpty(t, members)
@@ -208,6 +208,6 @@ func TestMembersOfACluster(t *testing.T) {
 	require.False(t, g.gone(other), "it was never a member")
 	g.known.Store(other, true)
 	require.True(t, g.gone(other))
-	g.Follow(quorum, "/nothing", 10*time.Second)
+	g.Follow(quorum, "/nothing")
 	require.False(t, g.gone(other), "nobody knows")
 }

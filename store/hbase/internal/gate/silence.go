@@ -127,20 +127,32 @@ func (g *Gate) gone(address string) bool {
 const quiet = 5 * time.Second
 
 // Follow has the gate ask ZooKeeper which region servers a cluster has.
-func (g *Gate) Follow(quorum, root string, timeout time.Duration) {
-	dial := func(network, address string, within time.Duration) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), within)
-		defer cancel()
-		return g.DialZooKeeper(ctx, network, address)
-	}
+func (g *Gate) Follow(quorum, root string) {
 	g.quiet, g.members = quiet, func() ([]string, error) {
-		conn, _, err := zk.Connect(strings.Split(quorum, ","), timeout, zk.WithDialer(dial), zk.WithLogInfo(false))
+		ctx, cancel := context.WithTimeout(context.Background(), quiet)
+		defer cancel()
+		// The client tries for ever, and closes no connection on which nothing was answered yet.
+		dial := func(network, address string, within time.Duration) (net.Conn, error) {
+			dialling, stop := context.WithTimeout(ctx, within)
+			defer stop()
+			conn, err := g.DialZooKeeper(dialling, network, address)
+			if err == nil {
+				context.AfterFunc(ctx, func() { conn.Close() })
+			}
+			return conn, err
+		}
+		conn, _, err := zk.Connect(strings.Split(quorum, ","), quiet, zk.WithDialer(dial), zk.WithLogger(mute{}))
 		if err != nil {
 			return nil, err
 		}
 		defer conn.Close()
-		defer time.AfterFunc(timeout, conn.Close).Stop() // it tries for ever
+		defer context.AfterFunc(ctx, conn.Close)()
 		members, _, err := conn.Children(path.Join(root, "rs"))
 		return members, err
 	}
 }
+
+// mute is the log of a client of which nobody waits for an answer.
+type mute struct{}
+
+func (mute) Printf(string, ...any) {}
