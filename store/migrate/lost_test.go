@@ -233,15 +233,15 @@ func TestDropOfASourceWhoseNameIsTaken(t *testing.T) {
 		most := 0
 		for at := 0; at <= most; at++ { // the call of the drop before which the other client is faster; at first he is not
 			var s *stage
-			calls := 0
-			armed, fast := false, errors.New("not yet")
+			calls, armed, fast := 0, false, errors.New("not yet")
 			s = newStageIn(t, intercept.New(drivertest.NewMemory(), func(_ context.Context, _ intercept.Op, c intercept.Call) error {
-				if armed {
-					if calls++; calls == at {
-						armed = false
-						fast = meanwhile(s)
-						armed = true
-					}
+				if !armed {
+					return c.Make(nil)
+				}
+				if calls++; calls == at {
+					armed = false
+					fast = meanwhile(s)
+					armed = true
 				}
 				return c.Make(nil)
 			}, nil), 0, nil)
