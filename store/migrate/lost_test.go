@@ -3,7 +3,9 @@ package migrate
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,8 +137,8 @@ func TestStepsThatMayYetCome(t *testing.T) {
 }
 
 // createFrom makes a table "from" in the same store, like that of the stage.
-func (s *stage) createFrom() *store.Table {
-	schema := schemaOf(nil)
+func (s *stage) createFrom(change ...func(*store.Schema)) *store.Table {
+	schema := schemaOf(append(change, nil)[0])
 	schema.Name = "from"
 	from, err := s.st.Create(s.ctx, schema)
 	require.NoError(s, err)
@@ -322,4 +324,81 @@ func TestDropOfAnAlteredSource(t *testing.T) {
 			require.Empty(t, s.source.rows)
 		})
 	}
+}
+
+// A migration may end at any call of a dual write, and what belongs to it may go. Then the write is where it counts, or its error says that it is not.
+func TestAMigrationEndsDuringADualWrite(t *testing.T) {
+	aborted := func(s *stage) error { return errors.Join(s.m.Abort(s.ctx), s.st.Drop(s.ctx, "orders")) }
+	row := store.Row{"id": int64(3), "a": int64(33), "b": int64(3)}
+	for name, end := range map[string]struct {
+		step  func(*stage) error
+		table string // which has the writes that were acknowledged
+		is    error  // what every other one is, or nil for none
+	}{
+		"cut over and dropped": {func(s *stage) error {
+			if err := s.m.Cutover(s.ctx); err != nil {
+				return err
+			}
+			s.verify(nil)
+			_, err := s.m.Drop(s.ctx, false, nil)
+			return err
+		}, "orders", ErrCutOver},
+		"aborted and dropped": {aborted, "from", nil},
+		"begun again": {func(s *stage) error {
+			err := aborted(s)
+			require.NoError(s, err)
+			s.table, err = s.st.Create(s.ctx, schemaOf(unsearched))
+			require.NoError(s, err)
+			s.openFrom()
+			s.verified()
+			return s.m.Cutover(s.ctx)
+		}, "orders", store.ErrNoTable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before atomic.Int64 // calls that go ahead of the end
+			for at, over := int64(1), true; over; at++ {
+				before.Store(math.MaxInt64)
+				var s *stage
+				var ended error
+				s = newStageIn(t, intercept.New(drivertest.NewMemory(), func(_ context.Context, _ intercept.Op, c intercept.Call) error {
+					if before.Add(-1) == 0 {
+						ended = end.step(s)
+					}
+					return c.Make(nil)
+				}, nil), 0, unsearched)
+				from := s.createFrom(unsearched)
+				s.openFrom()
+				s.verified()
+				mirror, applied := s.m.Mirror(), false
+				before.Store(at)
+				err := mirror.Write(s.ctx, []store.Row{row}, func(ctx context.Context) error {
+					err := from.Put(ctx, row)
+					applied = err == nil
+					return err
+				})
+				over = before.Swap(math.MaxInt64) <= 0
+				if err != nil {
+					require.NotNil(t, end.is, "call %d: %v", at, err)
+					require.ErrorIs(t, err, end.is, "call %d", at)
+					require.True(t, at > 1 || !applied)
+					continue
+				}
+				name := end.table
+				if !over || ended != nil { // it is not cut over while the row is on its way
+					name = "from"
+				}
+				in, err := s.st.Table(s.ctx, name)
+				require.NoError(t, err)
+				got, err := in.Get(s.ctx, row)
+				require.NoError(t, err, "call %d", at)
+				require.Equal(t, row["a"], got["a"])
+			}
+		})
+	}
+}
+
+// unsearched leaves nothing to do in the background.
+func unsearched(s *store.Schema) {
+	conditional(s)
+	s.Columns[0] = store.RandomisedColumn("a", store.Int64)
 }

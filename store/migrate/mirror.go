@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,8 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
-	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
@@ -44,7 +45,8 @@ func (m *Migration) MirrorOf(ctx context.Context, tenant string) (*Mirror, error
 // An error of apply is returned as it is, and the table follows what the source has all the same. If the table could not follow, the
 // error says that the source has the write and the table not yet. Write the same again, or leave it to a verification with repair.
 // A row that the table does not take is [ErrUnfit]. A key that it does not take ends the call before apply, while a migration goes on: one without
-// its tie-breaker, too. It is also an error of the store such as [store.ErrColumn]. Where no migration goes on, apply is all that is done.
+// its tie-breaker, too. It is also an error of the store such as [store.ErrColumn]. Where no migration goes on, apply is all that is done. A Mirror
+// of a table that was dropped is [store.ErrNoTable] if rows of the source come into another one that has its name by now.
 //
 // The table follows also where the context ends meanwhile: the call then takes up to ten seconds more, and five where that fails. What failed, or panicked, may still come to the
 // source later, as a request does whose answer was too late, and be missing in the table. So that counts as not verified from then on.
@@ -70,7 +72,7 @@ func (w *Mirror) write(ctx context.Context, keys []store.Row, unfit error, apply
 	case err == nil:
 		err = unfit
 	case errors.Is(err, ErrPhase):
-		err = nil // no migration goes on
+		err = administer.MadeAgain(ctx, w.m.table.Table, w.m.source.Name())
 	}
 	if err == nil && apply == nil {
 		err = errors.New("no write of the source is given")
@@ -110,21 +112,19 @@ const followTime, noteTime = 10 * time.Second, 5 * time.Second
 
 // follow makes rows what the source has. Where no migration goes on by now, one that begins later finds what was written.
 func (w *Mirror) follow(ctx context.Context, keys []store.Row, unfit error) error {
-	rec, err := w.m.record(ctx)
-	if err != nil || rec.Phase == "" || rec.Phase == catalogue.PhaseAborted {
-		return err
+	_, err := w.m.dual(ctx)
+	if err == nil {
+		err = unfit
 	}
-	switch err := w.m.meant(rec); {
-	case err != nil: // one that was prepared meanwhile
-		return err
-	case unfit != nil && !rec.Phase.Dual():
-		return ErrCutOver
-	case unfit != nil:
-		return unfit
+	var all []outcome
+	if err == nil {
+		if all, err = w.m.reconcile(ctx, keys, true); err != nil {
+			_, ended := w.m.dual(ctx) // meanwhile, and with it the table or the source may have gone
+			err = cmp.Or(ended, err)
+		}
 	}
-	all, err := w.m.reconcile(ctx, keys, true)
 	if errors.Is(err, ErrPhase) {
-		return nil // it was aborted
+		return administer.MadeAgain(ctx, w.m.table.Table, w.m.source.Name())
 	}
 	for _, row := range all {
 		if err == nil && row.refused != nil {

@@ -521,6 +521,26 @@ func Followed(ctx context.Context, db *session.Database, name string) error {
 	return nil
 }
 
+// MadeAgain returns [fault.ErrNoTable] if a table was dropped and made again under its name, and rows of a source come into the new one, or have
+// come: it would not get what is written by who has the old one.
+func MadeAgain(ctx context.Context, was *session.Table, source string) error {
+	db := was.Database()
+	now, _, err := db.Catalogue.Table(ctx, was.Now().Meta.Name)
+	switch {
+	case errors.Is(err, fault.ErrNoTable):
+		return nil
+	case err != nil:
+		return err
+	case now.ID == was.ID():
+		return nil
+	}
+	rec, err := db.Catalogue.Migration(ctx, now.ID)
+	if err == nil && rec.Source == source && rec.Phase != "" && rec.Phase != catalogue.PhaseAborted {
+		err = fmt.Errorf("%w: there is another one with its name by now, into which the rows come: open that one, and take its Mirror", fault.ErrNoTable)
+	}
+	return err
+}
+
 // follower returns a table and, if its rows are coming into another one, or have come, the name of that and the phase of the migration.
 func follower(ctx context.Context, db *session.Database, name string) (m *meta.Table, other string, phase catalogue.Phase, err error) {
 	e, err := db.Catalogue.All(ctx)
