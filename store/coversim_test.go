@@ -796,11 +796,12 @@ func (w *coverWorld) finish() {
 }
 
 // straggles reports whether a fault is that of a row which a client wrote as an earlier schema has it, and did not live to look
-// whether that was changed.
+// whether that was changed, or has not looked yet.
 func (w *coverWorld) straggles(f inspect.Fault) bool {
 	for r := range w.records() {
 		if string(r.Key) == string(f.Place) {
-			return f.Kind == inspect.FaultHidden && (w.forms || w.renews || w.changes) && w.rows[w.noteOf(r).(int64)].unsure
+			row := w.rows[w.noteOf(r).(int64)]
+			return f.Kind == inspect.FaultHidden && (w.forms || w.renews || w.changes) && (row.unsure || row.busy > 0)
 		}
 	}
 	return false
