@@ -469,7 +469,7 @@ func dropTable(ctx context.Context, db *session.Database, name string, id meta.T
 		case m == nil:
 			return fault.ErrNoTable
 		case m.ID != id:
-			return fmt.Errorf("%w: another client has dropped it, and another one has its name by now, which stays", fault.ErrNoTable)
+			return another(fault.ErrNoTable)
 		}
 		if err := meta.Unshared(e, m, nil); err != nil {
 			return err
@@ -486,6 +486,11 @@ func dropTable(ctx context.Context, db *session.Database, name string, id meta.T
 		return fmt.Errorf("it is gone from the catalogue, but its data is not yet; drop families %s: %w", strings.Join(m.Families(), ", "), err)
 	}
 	return nil
+}
+
+// another returns the error of a kind for what is to be dropped and has been, where another one has its name.
+func another(kind error) error {
+	return fmt.Errorf("%w: another client has dropped it, and another one has its name by now, which stays", kind)
 }
 
 // unmigrated returns a table, and an error if the rows of a table are coming into another one or, if that matters, those of another one into

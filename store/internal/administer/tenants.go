@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -41,8 +42,12 @@ func CreateTenant(ctx context.Context, db *session.Database, name string) error 
 func DropTenant(ctx context.Context, db *session.Database, name string) error {
 	// One of the name that is made again has no rows, whatever was verified of those that come from another database.
 	doubted := func() (bool, error) {
-		return doubtEach(ctx, db, func(into meta.TableID, rec catalogue.Migration) (bool, error) {
+		read := sync.OnceValues(func() ([]*meta.Table, error) {
 			tables, _, err := db.Catalogue.Tables(ctx)
+			return tables, err
+		})
+		return doubtEach(ctx, db, func(into meta.TableID, rec catalogue.Migration) (bool, error) {
+			tables, err := read()
 			return slices.ContainsFunc(tables, func(t *meta.Table) bool { return t.ID == into && t.Tenants }) && !slices.ContainsFunc(tables, rec.From), err
 		})
 	}
@@ -58,7 +63,7 @@ func DropTenant(ctx context.Context, db *session.Database, name string) error {
 		case now == nil:
 			return fault.ErrNoTenant
 		case now.ID != of.ID:
-			return fmt.Errorf("%w: another client has dropped it, and another one has its name by now, which stays", fault.ErrNoTenant)
+			return another(fault.ErrNoTenant)
 		}
 		e.RemoveTenant(name)
 		return nil
