@@ -180,14 +180,7 @@ func TestFromDamagedTable(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, spoilt)
-	source, err := FromTable(ctx, st, from.Schema().Name)
-	require.NoError(t, err)
-	m, err := New(into, source)
-	require.NoError(t, err)
-	_, err = m.Prepare(ctx, false)
-	require.NoError(t, err)
-	_, err = m.Copy(ctx, whole, nil)
-	require.NoError(t, err)
+	m := copiedFrom(t, st, from.Schema().Name, into)
 	var found []Finding
 	done, err := m.Verify(ctx, whole, &PassOptions{Finding: func(f Finding) { found = append(found, f) }})
 	require.NoError(t, err)
@@ -196,7 +189,7 @@ func TestFromDamagedTable(t *testing.T) {
 	require.ErrorIs(t, found[0].Err, ErrUnfit)
 	require.ErrorIs(t, m.Cutover(ctx), ErrDiffers)
 
-	_, err = New(from, source)
+	_, err = New(from, m.source)
 	require.ErrorIs(t, err, ErrUnfit)
 }
 
@@ -356,4 +349,18 @@ func TestSourceOfAnEarlierMigration(t *testing.T) {
 			require.Zero(t, n)
 		}
 	}
+}
+
+// copiedFrom returns a migration from one of our own tables, after its first copy.
+func copiedFrom(t *testing.T, from *store.Store, name string, into *store.Table) *Migration {
+	t.Helper()
+	source, err := FromTable(t.Context(), from, name)
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	_, err = m.Prepare(t.Context(), false)
+	require.NoError(t, err)
+	_, err = m.Copy(t.Context(), whole, nil)
+	require.NoError(t, err)
+	return m
 }

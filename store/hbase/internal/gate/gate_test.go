@@ -89,18 +89,25 @@ func TestPastSplit(t *testing.T) {
 	}
 }
 
+// connection returns both ends of a connection of the client, until the end of the test.
+func connection(t *testing.T, g *Gate, listener net.Listener) (conn, server net.Conn) {
+	t.Helper()
+	conn, err := g.DialForClient(t.Context(), "tcp", listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	server, err = listener.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { server.Close() })
+	return conn, server
+}
+
 // A server that says nothing is given up, however many requests are sent to it meanwhile. One that answers any of them is not.
 func TestSilentServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
 	g := Gate{Dial: new(net.Dialer).DialContext}
-	conn, err := g.DialForClient(t.Context(), "tcp", listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	server, err := listener.Accept()
-	require.NoError(t, err)
-	defer server.Close()
+	conn, server := connection(t, &g, listener)
 	const patience = time.Second
 	asks := func(answers bool) {
 		for range 30 {
@@ -162,12 +169,7 @@ func TestServerThatIsGone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			asked.Store(0)
 			leaves.Store(c.leaves)
-			conn, err := g.DialForClient(t.Context(), "tcp", listener.Addr().String())
-			require.NoError(t, err)
-			defer conn.Close()
-			server, err := listener.Accept()
-			require.NoError(t, err)
-			defer server.Close()
+			conn, server := connection(t, &g, listener)
 			require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
 			if c.after >= 0 {
 				time.AfterFunc(c.answer, func() {
