@@ -146,12 +146,6 @@ var mutants = []mutant.Mutant{{
 	New:  `if !On && bytes.Compare(c.key, key) > 0 {`,
 	Test: "^TestSeeACutPage$",
 }, {
-	Name: "leftUnderTheSchemaOfBefore",
-	File: "../internal/pages/sync.go",
-	Old:  `return write || e.Since != given.Since, nil`,
-	New:  `return write || !On && e.Since != given.Since, nil`,
-	Test: "^TestSchemaChangesDuringACopyIntoPages$",
-}, {
 	Name: "shareCutByPages",
 	File: "../internal/pages/sync.go",
 	Old:  `return bytes.Compare(r.Key, start) < 0 || end != nil && bytes.Compare(r.Key, end) >= 0`,
