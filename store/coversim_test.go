@@ -46,13 +46,14 @@ type coverWorld struct {
 	direct  sync.Mutex             // held by calls that are no steps
 	altered bool                   // since the watcher opened the table
 
-	seed  uint64
-	rows  map[int64]*coverRow // by their notes, which name them
-	now   map[string]coverNow // the rows of a conditional table as they are, by their keys
-	next  int64
-	step  atomic.Int64
-	found int // rows that queries had to return
-	gone  int // rows that no query was to return
+	seed      uint64
+	rows      map[int64]*coverRow // by their notes, which name them
+	now       map[string]coverNow // the rows of a conditional table as they are, by their keys
+	straggled map[string]int      // the last steps at which the writers of rows had not ended, or had died, by the keys of the rows
+	next      int64
+	step      atomic.Int64
+	found     int // rows that queries had to return
+	gone      int // rows that no query was to return
 
 	writing map[int]bool // calls under way that write rows, by their numbers
 	writes  int
@@ -598,7 +599,10 @@ func (w *coverWorld) check() {
 			w.checkCopy(posting.Key, value, rows)
 		}
 	}
-	for _, r := range rows {
+	for key, r := range rows {
+		if now := w.rows[w.noteOf(r).(int64)]; now.busy > 0 || now.unsure {
+			w.straggled[key] = int(w.step.Load())
+		}
 		for i, c := range t.Stored {
 			if c.Of != nil && (w.clocks || w.rows[w.noteOf(r).(int64)].load) {
 				continue // a conversion to an earlier schema may have won, or the row was put again under one: postings of later forms lead to it
@@ -705,7 +709,7 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 	sim.Seed(t, seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &coverWorld{
-		coverVariant: v, seed: seed, db: drivertest.NewMemory(), r: rand.New(rand.NewPCG(seed, 2)), rows: make(map[int64]*coverRow), now: make(map[string]coverNow), next: coverRows,
+		coverVariant: v, seed: seed, db: drivertest.NewMemory(), r: rand.New(rand.NewPCG(seed, 2)), rows: make(map[int64]*coverRow), now: make(map[string]coverNow), straggled: make(map[string]int), next: coverRows,
 		World: sim.World{Faults: true, Choose: &sim.Random{
 			R: r, Crash: 0.01, Unknown: 0.02, Freeze: 0.02, Frozen: []int{20, 200, 1000}[r.IntN(3)], Burst: []float64{0, 0.5, 0.9}[r.IntN(3)],
 		}},
@@ -754,7 +758,7 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 
 // finish looks, as a new client, at what is left, and repairs it.
 func (w *coverWorld) finish() {
-	ctx := context.Background()
+	ctx, began := context.Background(), int(w.step.Load())
 	_, tbl := w.connect(nil)
 	w.watcher.Store(tbl)
 	if w.changes || w.renews || w.forms {
@@ -765,7 +769,7 @@ func (w *coverWorld) finish() {
 	for _, repair := range []bool{false, true, false} {
 		stragglers := 0
 		v, err := tbl.Verify(ctx, &VerifyOptions{Repair: repair, Grace: 1, Fault: func(f inspect.Fault) {
-			if w.straggles(f) {
+			if w.straggles(f, began) {
 				stragglers++
 			}
 		}})
@@ -778,6 +782,7 @@ func (w *coverWorld) finish() {
 		if !repair {
 			continue
 		}
+		synctest.Wait() // for what the repair has left to be done
 		if v, err = tbl.Verify(ctx, nil); err != nil || !v.Sound() || v.Uncopied > 0 || v.Dangling > 0 {
 			w.Fail("after a repair: %v %v, %d without copies, %d dangling", err, v.Faults, v.Uncopied, v.Dangling)
 		}
@@ -795,16 +800,11 @@ func (w *coverWorld) finish() {
 	}
 }
 
-// straggles reports whether a fault is that of a row which a client wrote as an earlier schema has it, and did not live to look
-// whether that was changed, or has not looked yet.
-func (w *coverWorld) straggles(f inspect.Fault) bool {
-	for r := range w.records() {
-		if string(r.Key) == string(f.Place) {
-			row := w.rows[w.noteOf(r).(int64)]
-			return f.Kind == inspect.FaultHidden && (w.forms || w.renews || w.changes) && (row.unsure || row.busy > 0)
-		}
-	}
-	return false
+// straggles reports whether a fault that was found since a step is that of a row which a client wrote as an earlier schema has it, and
+// did not live to look whether that was changed, or had not looked yet. By now the row may be another one.
+func (w *coverWorld) straggles(f inspect.Fault, since int) bool {
+	straggled, did := w.straggled[string(f.Place)]
+	return did && straggled >= since && f.Kind == inspect.FaultHidden && (w.forms || w.renews || w.changes)
 }
 
 // coverRuns makes runs with seeds one after the other, and adds up what they met.

@@ -71,10 +71,10 @@ func (c *coverClient) recover() error {
 // repair verifies the table, and mends it. The grace period is over, as is assumed of it, when all writes are that were under way
 // when it began, also those that are late.
 func (c *coverClient) repair() error {
-	w := c.World
+	w, began := c.World, int(c.World.step.Load())
 	pause := func(context.Context) error { return c.Call(sim.Call{Kind: sim.Begin, What: "pause"}) }
 	v := c.tbl.verifier(&VerifyOptions{Repair: true, Fault: func(f inspect.Fault) {
-		if f.Kind != inspect.FaultUndone && !w.straggles(f) {
+		if f.Kind != inspect.FaultUndone && !w.straggles(f, began) {
 			w.Fail("verify: %s: column %q: %v", f.Kind, f.Column, f.Err)
 		}
 	}})
