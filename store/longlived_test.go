@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"testing"
 	"time"
@@ -178,4 +179,41 @@ func TestTablesAreNotKeptOpen(t *testing.T) {
 	require.NotNil(t, opened[2].Value(), "it was opened lately")
 	require.NotNil(t, opened[4].Value())
 	runtime.KeepAlive(held)
+}
+
+// What a conversion reads does not grow with the search keys that a column had before: their indexes are gone.
+func TestConversionsOfManySearchKeys(t *testing.T) {
+	ctx, reads := t.Context(), make(map[string]int)
+	db := drivertest.NewFaulty(noSnapshots{drivertest.NewMemory(), false}, func(op drivertest.Op) drivertest.Fault {
+		reads[op.Method+" "+(op.Family + " ")[:1]]++
+		return drivertest.NoFault
+	})
+	st, err := Open(ctx, db, kms.NewLocal(ope.GenerateKey()), &Options{Concurrency: 1})
+	require.NoError(t, err)
+	tbl, err := st.Create(ctx, Schema{
+		Name: "t", Key: []KeyPart{HashedPart("id", Int64)},
+		Columns: []Column{OrderedColumn("a", Int64, Kerschbaum), OrderedColumn("b", Int64, WozniakIndexed)},
+	})
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(ctx, Row{"id": int64(1), "a": int64(2), "b": int64(3)}))
+	convert := func() map[string]int {
+		require.NoError(t, st.RotateSearchKeys(ctx, "t", "a", "b"))
+		clear(reads)
+		_, err := tbl.Convert(ctx, nil)
+		require.NoError(t, err)
+		return maps.Clone(reads)
+	}
+	convert()
+	second := convert()
+	for range 6 {
+		convert()
+	}
+	last := convert()
+	for _, what := range []string{"Family i", "Scan i"} {
+		require.Equal(t, second[what], last[what], what)
+	}
+	require.InDelta(t, second["Get c"], last["Get c"], 6, "of which some depend on what others do at the time")
+	use, err := tbl.KeyUse(ctx, nil)
+	require.NoError(t, err)
+	require.Zero(t, use.Unknown)
 }

@@ -393,10 +393,14 @@ func dropPostingsOf(ctx context.Context, t *engine.Engine, ids []meta.ColumnID) 
 
 // dropIndexesOf removes the indexes of columns that were dropped, which nobody shares.
 func (c *Conversion) dropIndexesOf(ctx context.Context, t *engine.Engine, ids []meta.ColumnID) error {
+	left := newLeftovers(c.Table.Database(), t.Meta.ID)
 	for _, id := range ids {
 		ref := meta.IndexRef{ColumnRef: meta.ColumnRef{Table: t.Meta.ID, Column: id}, Tenants: t.Meta.Tenants}
-		err := dropIndexes(ctx, c.Table.Database(), ref, &meta.Field{ID: id}, t.Meta.ID)
-		if err != nil && !errors.Is(err, driver.ErrNoFamily) { // no column of the table ever had one
+		err := left.index(ctx, ref, &meta.Field{ID: id})
+		if errors.Is(err, driver.ErrNoFamily) { // no column of the table ever had one
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}

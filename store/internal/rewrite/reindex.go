@@ -411,28 +411,66 @@ func (b *indexBuild) sealFormer(ctx context.Context, tbl *session.Table, c *rowc
 	return former, nil
 }
 
-// dropIndexes removes what is left of an index but the units of its present number; all of it, if no
+// leftovers removes what is left of indexes. It reads the heads of a family once, however many indexes columns of the table had.
+type leftovers struct {
+	db    *session.Database
+	table meta.TableID
+	found map[string]foundUnits // by family
+}
+
+// foundUnits are the heads of the units of a family.
+type foundUnits struct {
+	family driver.Family
+	heads  map[string][]driver.Cell
+}
+
+func newLeftovers(db *session.Database, table meta.TableID) *leftovers {
+	return &leftovers{db, table, make(map[string]foundUnits)}
+}
+
+func (s *leftovers) units(ctx context.Context, family string) (u foundUnits, err error) {
+	u, has := s.found[family]
+	if has {
+		return u, nil
+	}
+	if u.family, err = s.db.Driver.Family(ctx, driver.FamilySpec{Name: family, Layout: driver.LayoutWide, Existing: true}); err == nil {
+		u.heads, err = index.Heads(ctx, u.family)
+	}
+	if err == nil {
+		s.found[family] = u
+	}
+	return u, err
+}
+
+// index removes what is left of an index but the units of its present number; all of it, if no
 // row needs it any more. Nobody reads the others. A client that still writes to one, because it does not know of
 // the change, puts what it wrote into the present ones; where pairs never change it cannot, since a mark is left.
 // As long as the present units are being filled, the others are needed.
-func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, example *meta.Field, table meta.TableID) error {
-	k := db.Keys.Table(table)
-	family, _, _ := k.Units(example)
-	f, err := db.Driver.Family(ctx, driver.FamilySpec{Name: family, Layout: driver.LayoutWide, Existing: true})
+func (s *leftovers) index(ctx context.Context, ref meta.IndexRef, example *meta.Field) error {
+	k := s.db.Keys.Table(s.table)
+	family, all, _ := k.Units(example)
+	units, err := s.units(ctx, family)
 	if err != nil {
 		return err
 	}
-	units, err := index.Heads(ctx, f)
-	if err != nil {
-		return err
+	// Names of units begin with that, those of tenants included, unless each tenant has other names. Mostly nothing is left, as
+	// of all former indexes, and the catalogue is not read for that.
+	if !ref.Tenants || ref.Secure == "" {
+		left := false
+		for unit := range units.heads {
+			left = left || strings.HasPrefix(unit, all)
+		}
+		if !left {
+			return nil
+		}
 	}
 	// What is there was made by one that the catalogue, if it is read now, has.
-	names, err := namesOfUnits(ctx, db, ref, k, example)
+	names, err := namesOfUnits(ctx, s.db, ref, k, example)
 	if err != nil || names.filling {
 		return err
 	}
 	var drops []driver.Mutation
-	for unit, head := range units {
+	for unit, head := range units.heads {
 		begins := func(with string) bool { return strings.HasPrefix(unit, with) }
 		kept := slices.ContainsFunc(names.present, func(p string) bool { return unit == p || begins(p+"/") })
 		if kept || !slices.ContainsFunc(names.all, begins) {
@@ -442,7 +480,7 @@ func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, e
 			if index.Retired(head) {
 				continue
 			}
-			if err := index.Retire(ctx, f, ope.Unit(unit)); !fault.Refused(err) {
+			if err := index.Retire(ctx, units.family, ope.Unit(unit)); !fault.Refused(err) {
 				if err != nil {
 					return err
 				}
@@ -455,7 +493,7 @@ func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, e
 	if len(drops) == 0 {
 		return nil
 	}
-	return f.Apply(ctx, drops...)
+	return units.family.Apply(ctx, drops...)
 }
 
 // unitNames are the names of all units of an index.
@@ -514,14 +552,14 @@ func namesOfUnits(ctx context.Context, db *session.Database, ref meta.IndexRef, 
 // DropUnused removes what nobody uses of the indexes of a table: of its present and former columns
 // what is there of earlier numbers, and all of those that no row needs.
 func DropUnused(ctx context.Context, db *session.Database, m *meta.Table) error {
-	done := make(map[meta.IndexRef]bool)
+	done, left := make(map[meta.IndexRef]bool), newLeftovers(db, m.ID)
 	for _, f := range m.All() {
 		ref, ok := f.Index(m)
 		if !ok || done[ref] || f.Unit == 0 && !f.Converted {
 			continue
 		}
 		done[ref] = true
-		if err := dropIndexes(ctx, db, ref, f, m.ID); err != nil {
+		if err := left.index(ctx, ref, f); err != nil {
 			return err
 		}
 	}
