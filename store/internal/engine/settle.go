@@ -318,11 +318,11 @@ func (t *Engine) Restore(ctx context.Context, c *rowcodec.Column, key []byte) er
 	}
 }
 
-// move stores a row under the key that it should have, and removes it from the one that it has. With
-// keep, a row that is there already stays.
+// move stores a row under the key that it should have, and removes it from the one that it has. With keep, a row that is there
+// already stays: where conditions decide, also one that comes just then.
 func (t *Engine) move(ctx context.Context, r *rowcodec.Record, keep bool) (_ *rowcodec.Record, err error) {
 	moved := *r
-	moved.Key, moved.Search, moved.Insert = nil, slices.Clone(r.Search), false
+	moved.Key, moved.Search, moved.Insert = nil, slices.Clone(r.Search), keep && t.Meta.Conditional
 	if err := t.EncodeKey(ctx, &moved); err != nil {
 		return nil, err
 	}
@@ -332,17 +332,15 @@ func (t *Engine) move(ctx context.Context, r *rowcodec.Record, keep bool) (_ *ro
 	clear(moved.Search[min(len(t.Columns), len(moved.Search)):])
 	there := false
 	if keep {
-		if there, err = t.there(ctx, moved.Key); err != nil {
-			return nil, err
+		there, err = t.there(ctx, moved.Key)
+	}
+	if err == nil && !there {
+		if err = t.encryptColumns(ctx, []*rowcodec.Record{&moved}); err == nil {
+			err = t.Write(ctx, []*rowcodec.Record{&moved})
 		}
 	}
-	if !there {
-		if err := t.encryptColumns(ctx, []*rowcodec.Record{&moved}); err != nil {
-			return nil, err
-		}
-		if err := t.Write(ctx, []*rowcodec.Record{&moved}); err != nil {
-			return nil, err
-		}
+	if err != nil && !errors.Is(err, fault.ErrRowExists) {
+		return nil, err
 	}
 	return &moved, t.bar(ctx, r.Key)
 }
