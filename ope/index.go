@@ -13,6 +13,9 @@ import "context"
 // All methods may be called from several goroutines at a time, and from several processes. They must
 // return soon once their ctx is done. Schemes call them in goroutines of their own, too: if one panics, or ends
 // its goroutine, so does the call of the scheme that needed it.
+//
+// An index keeps copies of what it is given, and what Read returns is the caller's: nothing that either does with these bytes
+// later is seen by the other. Package opetest tests an index.
 type Index interface {
 	// Read returns the meta of a unit and its records with from <= key < to, in ascending order,
 	// both as they were at one instant. A nil from or to is unbounded. At most limit records are

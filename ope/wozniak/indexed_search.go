@@ -349,7 +349,7 @@ func (u *unit) unsealAll(records []ope.Record) ([]pair, error) {
 	})
 }
 
-// withoutDirectory drops the records that are no pairs.
+// withoutDirectory returns those of some records that are pairs.
 func (s *Indexed) withoutDirectory(records []ope.Record) []ope.Record {
-	return slices.DeleteFunc(records, func(r ope.Record) bool { return bytes.HasPrefix(r.Key, s.directoryKey()) })
+	return slices.DeleteFunc(slices.Clone(records), func(r ope.Record) bool { return bytes.HasPrefix(r.Key, s.directoryKey()) })
 }

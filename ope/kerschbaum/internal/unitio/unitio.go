@@ -100,7 +100,7 @@ func (s *Shard) eachRecord(ctx context.Context, u *unit.Unit, from, to []byte, a
 			if err := do(r); err != nil {
 				return err
 			}
-			from = append(r.Key, 0)
+			from = append(bytes.Clone(r.Key), 0) // what is behind it may be the index's
 		}
 		if !view.More {
 			return nil
