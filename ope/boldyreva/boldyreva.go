@@ -115,8 +115,12 @@ type scheme struct {
 	domain  ope.Domain
 	tree    tree
 	modular bool
-	shift   uint64
+	*rotation
 }
+
+// A rotation is how far the domain is shifted. It is behind a pointer of its own: what an application has a scheme in may be
+// printed with a verb that does not suit a pointer, and then fmt shows what that points to, but nothing beyond.
+type rotation struct{ shift uint64 }
 
 func newScheme(name string, key ope.Key, d ope.Domain, opts *Options) (*scheme, error) {
 	if key.IsZero() {
@@ -146,9 +150,8 @@ func newScheme(name string, key ope.Key, d ope.Domain, opts *Options) (*scheme, 
 	}
 	id := fmt.Sprintf("%s domain=%s range=%d", name, d, o.RangeBits)
 	return &scheme{
-		id:     id,
-		domain: d,
-		tree:   newTree(coins.New(key, "boldyreva", id, "coins"), d.Span(), uint(o.RangeBits)),
+		id: id, domain: d,
+		tree: newTree(coins.New(key, "boldyreva", id, "coins"), d.Span(), uint(o.RangeBits)), rotation: new(rotation),
 	}, nil
 }
 

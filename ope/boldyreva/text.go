@@ -32,8 +32,13 @@ type TextScheme struct {
 	size  int // of a plaintext
 	first *Scheme
 
+	*beginnings
+}
+
+// The beginnings that many strings have in common are remembered. They are behind a pointer for the reason that a rotation is.
+type beginnings struct {
 	mu    sync.Mutex
-	known map[string]begun // by what begins so: beginnings that many strings have in common
+	known map[string]begun // by what begins so
 }
 
 // begun is a beginning of whole pieces.
@@ -60,7 +65,7 @@ func NewText(key ope.Key, size int) (*TextScheme, error) {
 	if key.IsZero() {
 		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
 	}
-	s := &TextScheme{id: fmt.Sprintf("boldyreva-text/1 bytes=%d", size), key: key, size: size, known: make(map[string]begun)}
+	s := &TextScheme{id: fmt.Sprintf("boldyreva-text/1 bytes=%d", size), key: key, size: size, beginnings: &beginnings{known: make(map[string]begun)}}
 	s.first = s.after("", &sync.Pool{})
 	return s, nil
 }

@@ -68,7 +68,7 @@ func (c *column[T]) ID() string {
 }
 
 // Format implements fmt.Formatter: every verb prints the ID. A scheme has secrets, and may remember plaintexts.
-func (c *column[T]) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.ID()) }
+func (c column[T]) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.ID()) }
 
 // made returns an error for the zero column, which no function has made.
 func (c *column[T]) made() error {

@@ -47,7 +47,7 @@ func NewRanked(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Rank
 func (r *Ranked) ID() string { return r.of.ID() }
 
 // Format implements fmt.Formatter as [Scheme.Format] does.
-func (r *Ranked) Format(f fmt.State, _ rune) { r.of.Format(f, 'v') }
+func (r Ranked) Format(f fmt.State, _ rune) { r.of.Format(f, 'v') }
 
 // Domain implements [ope.Scheme].
 func (r *Ranked) Domain() ope.Domain { return r.of.Domain() }

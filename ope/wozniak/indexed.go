@@ -92,9 +92,15 @@ type Indexed struct {
 
 	commits *groupcommit.Group[wish, u192]
 
+	*memory
+}
+
+// A memory is what a client knows. It is behind a pointer, because an application may print what it has a client in. Where the
+// verb does not suit a pointer, fmt shows what that points to, but nothing beyond.
+type memory struct {
 	mu       sync.RWMutex
-	room     [2]pair // what a unit that is opened leaves room for; see Restore
-	known    pairs   // of all units
+	room     []pair // between which a unit that is opened leaves room; see Restore
+	known    pairs  // of all units
 	root     *unit
 	views    uint32            // numbers of views so far
 	listings map[uint64][]part // what the root says of other units
@@ -166,7 +172,7 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 		id: id, domain: d, bits: rangeBits, keep: !o.TargetsOnly,
 		index: index, key: key.Derive("wozniak-indexed"), coins: drawFrom(o.Coins),
 		limit: cmp.Or(o.UnitValues, unitValues), fanOut: 16, cache: o.CacheValues, parallel: 32, page: 32, ahead: 4096,
-		listings: make(map[uint64][]part),
+		memory: &memory{listings: make(map[uint64][]part)},
 	}
 	if s.root, err = s.newUnit(unit, pair{}, pair{x: d.Span()}); err != nil {
 		return nil, err
@@ -192,9 +198,10 @@ func (s *Indexed) LinearOrder() {}
 
 // Stats returns what was done so far.
 func (s *Indexed) Stats() IndexStats {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.stats
+	m := cmp.Or(s.memory, new(memory))
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.stats
 }
 
 func (s *Indexed) size() int { return (s.bits + 7) / 8 }

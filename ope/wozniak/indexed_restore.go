@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -217,15 +218,12 @@ func (p pair) leavesRoom(high pair) bool {
 	return p.c.less(high.c) && !high.c.sub(p.c).less(u192{lo: high.x - p.x})
 }
 
-// highest returns the highest ciphertext.
-func (s *Indexed) highest() u192 { return ones(s.bits) }
-
 // consistent returns, in order, as many of the pairs as can be in one order-preserving function, each
 // value once: a longest run in which neither plaintexts nor the numbers of ciphertexts that are left over go down.
 func (s *Indexed) consistent(all []pair) []pair {
 	span := s.domain.Span()
 	ps := slices.DeleteFunc(slices.Clone(all), func(p pair) bool {
-		top := s.highest()
+		top := ones(s.bits)
 		return top.less(p.c) || p.c.less(u192{lo: p.x}) || top.sub(p.c).less(u192{lo: span - p.x})
 	})
 	excess := func(p pair) u192 { return p.c.sub(u192{lo: p.x}) }
@@ -278,7 +276,7 @@ func (s *Indexed) openFor(ctx context.Context, chosen []pair) error {
 	}
 	first, last := chosen[0], chosen[len(chosen)-1]
 	s.mu.Lock()
-	s.room = [2]pair{first, last}
+	s.room = []pair{first, last}
 	s.mu.Unlock()
 	return nil
 }
@@ -288,10 +286,10 @@ func (s *Indexed) openFor(ctx context.Context, chosen []pair) error {
 func (s *Indexed) drawEnds() (cmin, cmax u192, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first, last := s.room[0], s.room[1]
-	if last == (pair{}) {
+	if len(s.room) == 0 {
 		return ends(s.domain.Span(), s.bits, s.coins)
 	}
+	first, last := s.room[0], s.room[1]
 	span := s.domain.Span()
 	cmin, cmax = first.c, last.c
 	if first.x > 0 {
@@ -301,7 +299,7 @@ func (s *Indexed) drawEnds() (cmin, cmax u192, err error) {
 	}
 	if last.x < span {
 		least := last.c.add(u192{lo: span - last.x})
-		more, err := s.coins(s.highest().sub(least))
+		more, err := s.coins(ones(s.bits).sub(least))
 		return cmin, least.add(more), err
 	}
 	return cmin, cmax, nil
@@ -358,9 +356,7 @@ func (s *Indexed) check(ctx context.Context, u *unit, fault func(record []byte, 
 		return err
 	}
 	s.mu.Lock()
-	for id, parts := range h.listings {
-		s.listings[id] = parts
-	}
+	maps.Copy(s.listings, h.listings)
 	err = u.attach(h.parts)
 	s.mu.Unlock()
 	for i, p := range u.parts {

@@ -210,3 +210,10 @@ func TestSealGoesOn(t *testing.T) {
 		require.Equal(t, ope.StateSealed, view.Meta.State)
 	}
 }
+
+// The lowest value may have the lowest ciphertext of all, for which the ends of the domain leave room as for any other.
+func TestRestoreOfTheLowestCiphertext(t *testing.T) {
+	left, err := newIndexed(t, opetest.NewIndex(), ope.Domain{}, nil).Restore(t.Context(), []Pair{{Ciphertext: make(ope.Ciphertext, 8)}})
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

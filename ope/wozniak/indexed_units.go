@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 
@@ -85,9 +86,7 @@ func (u *unit) leafOf(c u192) *unit {
 }
 
 // leaves yields the units that are not divided, in their order, as far as is known.
-func (u *unit) leaves(yield func(*unit) bool) {
-	u.walk(yield)
-}
+func (u *unit) leaves(yield func(*unit) bool) { u.walk(yield) }
 
 func (u *unit) walk(yield func(*unit) bool) bool {
 	if len(u.parts) == 0 {
@@ -398,9 +397,7 @@ func (s *Indexed) enter(ctx context.Context, u *unit) (bool, error) {
 	if err := s.putAll(h.ends[:]); err != nil {
 		return false, err
 	}
-	for id, parts := range h.listings {
-		s.listings[id] = parts
-	}
+	maps.Copy(s.listings, h.listings)
 	switch {
 	case e != nil:
 		return true, u.attach(h.parts)

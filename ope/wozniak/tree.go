@@ -22,8 +22,8 @@ type tree struct {
 	pool   *sync.Pool
 }
 
-func newTree(inner, ends *coins.Source, span uint64, rangeBits int) tree {
-	t := tree{source: inner, span: span, pool: &sync.Pool{}}
+func newTree(inner, ends *coins.Source, span uint64, rangeBits int) *tree {
+	t := &tree{source: inner, span: span, pool: &sync.Pool{}}
 	w := &walker{ends.NewReader()}
 	t.low, t.slack = subrange(span, rangeBits, func(label uint64, last u192) u192 {
 		w.Seek(0, 0, label)

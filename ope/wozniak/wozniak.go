@@ -87,7 +87,7 @@ type Scheme struct {
 	id     string
 	domain ope.Domain
 	bits   int
-	tree   tree
+	tree   *tree // behind a pointer, so that fmt does not show its ends: see [memory]
 }
 
 var (
