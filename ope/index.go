@@ -28,7 +28,8 @@ type Index interface {
 	// whose Puts and Deletes share a key is refused with an error: the two have no order.
 	//
 	// [ErrUnknownOutcome] means that the change may or may not have been applied, or may still
-	// be. The caller finds out by reading; a blind repetition could apply it twice.
+	// be. The caller finds out by reading; a blind repetition could apply it twice. Schemes read and
+	// try again until their ctx ends. So what can never be applied, as without the right to write, is another error.
 	Commit(ctx context.Context, unit Unit, cond Condition, change Change) (applied bool, err error)
 }
 

@@ -74,10 +74,10 @@ type Options struct {
 	CacheValues int
 
 	// Limit is how many distinct values the index takes before Encrypt returns [ope.ErrFull]; 0 stands for
-	// 100,000,000. Up to 1024 values are counted exactly by each client as of its last commit. More are estimated,
-	// with an error of some percent. They are refused only when there are surely more than Limit: at about 9/8 of it.
-	// It is not a property of the index: each client keeps its own. After some 80 divisions of units in one narrowing place there
-	// are no labels left between the values there, and Encrypt returns ErrFull before.
+	// 100,000,000. Up to 1024 values of a unit are counted exactly by each client as of its last commit. More are estimated,
+	// with an error of some percent. They are refused only when there are surely more than Limit: at about 9/8 of it
+	// and, where the index has several units, when one of these is full. It is not a property of the index: each client keeps
+	// its own. After some 80 divisions of units in one narrowing place there are no labels left there, and Encrypt returns ErrFull before.
 	Limit int
 
 	// UnitValues is about how many values a unit of the index has, which is one row of the database; 0 stands for

@@ -408,3 +408,24 @@ func TestColdLookUpOfAscending(t *testing.T) {
 		}
 	}
 }
+
+// Who leaves a check early is told of no more faults, and nothing more is read.
+func TestACheckThatIsLeftEndsThere(t *testing.T) {
+	ix, left := opetest.NewIndex(), false
+	s := small(t, ix, ope.Int16, 100, 4, nil)
+	for x := range int64(20) {
+		_, err := s.Encrypt(bg, x*7919%30000)
+		require.NoError(t, err)
+	}
+	require.NotEmpty(t, s.root.parts)
+	ix.Inject(func(context.Context, opetest.Op) opetest.Fault {
+		require.False(t, left)
+		return opetest.None
+	})
+	for _, err := range small(t, ix, ope.Int16, 100, 4, nil).Check(bg, func([]byte, error) {}) {
+		require.NoError(t, err)
+		left = true
+		break
+	}
+	require.True(t, left)
+}

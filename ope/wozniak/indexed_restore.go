@@ -316,16 +316,15 @@ func (s *Indexed) Check(ctx context.Context, fault func(record []byte, err error
 			yield(ope.Entry{}, err)
 			return
 		}
-		stopped := false
-		err := s.check(ctx, s.root, fault, func(e ope.Entry) bool {
-			stopped = stopped || !yield(e, nil)
-			return !stopped
-		})
-		if err != nil && !stopped {
+		err := s.check(ctx, s.root, fault, func(e ope.Entry) bool { return yield(e, nil) })
+		if err != nil && !errors.Is(err, errStopped) {
 			yield(ope.Entry{}, err)
 		}
 	}
 }
+
+// errStopped says that who asked for pairs wants no more.
+var errStopped = errors.New("no more is wanted")
 
 // check checks a unit and, if it was divided, those that have its parts.
 func (s *Indexed) check(ctx context.Context, u *unit, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
@@ -411,7 +410,7 @@ func (s *Indexed) pairs(ctx context.Context, u *unit, count int, fault func(reco
 			}
 			n, last = n+1, p
 			if !yield(ope.Entry{Plaintext: s.domain.At(p.x), Ciphertext: s.bytes(p.c)}) {
-				return nil
+				return errStopped
 			}
 		}
 		more = v.More
