@@ -87,7 +87,7 @@ var programs = map[string]func(*cli.Env) *cobra.Command{"opebench": lab.New, "ra
 
 // programOf returns the program that has a command: opebench, where it is not one of administration.
 func programOf(args []string) string {
-	if len(args) > 0 && slices.Contains([]string{"keys", "lease", "migrate", "table", "tenant", "verify"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"keys", "lease", "migrate", "rekey", "table", "tenant", "verify"}, args[0]) {
 		return "rangecrypt"
 	}
 	return "opebench"

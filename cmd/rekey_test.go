@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 )
 
@@ -98,4 +99,44 @@ columns:
 			require.Contains(t, run(test.args), "under", "it may be given again")
 		})
 	}
+}
+
+// Where clients may sleep, a column that had the key of another one keeps it until its table is copied. Whoever does what rekey says comes to an end
+// by the same list, also where that table had been copied before.
+func TestRekeyOfKeysThatColumnsHad(t *testing.T) {
+	_, run, stdout, stderr := onMemory(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	rows := write("rows.csv", "k,v\n1,7\n2,8\n")
+	for _, schema := range []string{
+		"table: owner\nkey: [{name: k, type: int64, encryption: hashed}]\ncolumns: [{name: v, type: int64, encryption: deterministic}]\n",
+		"table: sharer\nkey: [{name: k, type: int64, encryption: hashed}]\ncolumns: [{name: v, type: int64, encryption: deterministic, shared-with: {table: owner, column: v}}]\n",
+	} {
+		run(exit.OK, "table", "create", write("schema.yaml", schema))
+	}
+	run(exit.OK, "table", "insert", "owner", "--input", rows)
+	run(exit.OK, "table", "insert", "sharer", "--input", rows)
+	run(exit.Failed, "table", "drop", "owner", "--yes")
+	require.Contains(t, stderr.String(), "shares that of \"v\": drop it before, or give it a key of its own and then copy table \"sharer\" into a new one, as 'rangecrypt rekey --row-keys' does")
+	list := filepath.Join(dir, "list")
+	run(exit.OK, "rekey", "--all", "--list", list, "--yes")
+	require.Contains(t, stderr.String(), "owner is not copied: column v of table sharer has the key of one of its columns, so that it cannot be dropped; 'rangecrypt table alter' gives that a key of its own")
+
+	run(exit.OK, "table", "alter", "sharer", "--change", "name: v, encryption: deterministic, confidentiality: column", "--yes")
+	run(exit.Failed, "table", "drop", "owner", "--yes")
+	require.Contains(t, stderr.String(), "it is kept as long as that column is: copy table \"sharer\" into a new one before")
+	run(exit.OK, "rekey", "--cells", "--search", "--list", list) // which ends, though that key stays
+	require.Contains(t, stdout.String(), "owner: column v had its search key in common with sharer.v, where a client that sleeps may write under it still: --row-keys copies both tables\n")
+	run(exit.OK, "rekey", "--all", "--list", list, "--yes")
+	require.Regexp(t, `sharer: is a new table, [^\0]*owner: is a new table, `, stdout.String())
+	require.Contains(t, stdout.String(), "owner: under old keys are 0 cells, 0 index entries and 0 index records; the catalogue has 0 of them\n")
+	for _, table := range []string{"owner", "sharer"} {
+		run(exit.OK, "table", "query", table, "--where", "v = 7", "--select", "k", "--format", "csv", "--header", "no")
+		require.Equal(t, "1\n", stdout.String())
+	}
+	run(exit.OK, "table", "drop", "owner", "--yes")
 }

@@ -71,8 +71,12 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 	if errors.Is(err, migrate.ErrPhase) {
 		return m, nil // another one was faster
 	}
-	if why := slices.Concat(plan.Unfit, plan.Unmapped); len(why) > 1 { // the error has the first
+	switch why := slices.Concat(plan.Unfit, plan.Unmapped); {
+	case len(why) > 1: // the error has the first
 		err = fmt.Errorf("%w: %s", err, strings.Join(why[1:], " "))
+	case errors.Is(err, migrate.ErrUnfit) && len(why) == 0: // it is not empty
+		err = fmt.Errorf("%w: %s is there, and has rows, or marks of deleted ones: drop or rename that one",
+			migrate.ErrUnfit, nameThere(from, to, as))
 	}
 	return m, err
 }
@@ -140,11 +144,19 @@ func sameSchema(ctx context.Context, from *store.Store, table string, to *store.
 	case what == "":
 		what = "time to live, tenants, layout, rows of a page or how rows are written"
 	}
-	way := "drop it, rename it, or bring the rows into it by a migration"
+	way := "drop or rename that one, or bring the rows into it by a migration"
 	if begun {
-		way = "change the schema back or, to begin again, abort the migration into it, by 'rangecrypt migrate abort', and drop it"
+		way = "change the schema back or, to begin again, abort the migration into that one, by 'rangecrypt migrate abort', and drop it"
 	}
-	return fmt.Errorf("%w: table %q is there, and its schema is another one than that of table %q: %s; %s", migrate.ErrUnfit, is.Name, table, what, way)
+	return fmt.Errorf("%w: %s is there, and its schema is another one than that of table %q: %s; %s", migrate.ErrUnfit, nameThere(from, to, as), table, what, way)
+}
+
+// nameThere names the table that rows come into, which mostly has the name of its source where that is in another store.
+func nameThere(from, to *store.Store, as string) string {
+	if from == to {
+		return fmt.Sprintf("table %q", as)
+	}
+	return fmt.Sprintf("table %q of the other store", as)
 }
 
 // samePolicies returns an error if a policy of the table that is there has a column in the clear which that of the other one seals: it was

@@ -416,7 +416,7 @@ func TestCopyThatDoesNotFit(t *testing.T) {
 	require.NoError(t, tbl.Put(ctx, store.Row{"device": int64(1), "at": int64(1)}))
 	_, err = rekey.Copy(ctx, st, "readings", st, "readings.next")
 	require.ErrorIs(t, err, migrate.ErrUnfit)
-	require.ErrorContains(t, err, "not empty")
+	require.ErrorContains(t, err, "has rows, or marks of deleted ones: drop or rename that one")
 }
 
 // The list of all keys has each one that is described, and nothing else.

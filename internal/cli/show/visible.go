@@ -17,7 +17,7 @@ func Visible(name string) string {
 // Argument returns a name as an argument of a command that a user is to type.
 func Argument(name string) string {
 	other := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-", r))
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:", r))
 	}
 	switch {
 	case name != "" && strings.IndexFunc(name, other) < 0:

@@ -40,6 +40,7 @@ func (r *rekeying) toCopy(ctx context.Context, d inspect.Database) (names []stri
 			names = append(names, t.Name)
 		}
 	}
+	names = append(names, r.hadKeys(names, d.Tables)...)
 	slices.Sort(names)
 	all := slices.Compact(names)
 	names = slices.DeleteFunc(slices.Clone(all), func(name string) bool { // one that was made, and not prepared yet
@@ -72,6 +73,22 @@ func (r *rekeying) droppable(names []string, d inspect.Database) []string {
 			return names
 		}
 	}
+}
+
+// hadKeys returns tables without listed row keys whose columns had keys of tables that are copied: an earlier call may have copied them while they
+// had these. They are copied once more, since no other command takes these keys from them.
+func (r *rekeying) hadKeys(names []string, all []inspect.Table) (more []string) {
+	for _, t := range all {
+		if !r.concerns(t.Name) || slices.Contains(names, t.Name) {
+			continue
+		}
+		for owner := range migration.KeyOwners(t) {
+			if slices.Contains(names, owner) {
+				more = append(more, t.Name)
+			}
+		}
+	}
+	return more
 }
 
 // sharersFirst orders tables so that each comes before those whose keys its columns have or had.
@@ -264,6 +281,10 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 		return err
 	}
 	m := &migration.Migration{Call: c, Table: tbl, Into: into, Within: c == r.Call}
+	at, there := show.Argument(into), "" // a table of this store may have the same name, with the only rows
+	if !m.Within {
+		at, there = at+" --store "+show.Argument(c.ShownStore()), " of "+c.ShownStore()
+	}
 	const steps = 20  // more are not made, unless others do the same
 	verified := false // by this call: what was deleted since an earlier one would come back
 	for n := 0; ; n++ {
@@ -273,9 +294,9 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 		}
 		switch {
 		case s.Paused:
-			err = fmt.Errorf("the copy into table %[1]s is paused: 'rangecrypt migrate resume %[1]s' lets it go on; then give the command again", show.Visible(into))
+			err = fmt.Errorf("the copy into table %s%s is paused: 'rangecrypt migrate resume %s' lets it go on; then give the command again", show.Visible(into), there, at)
 		case s.Phase == "aborted":
-			err = fmt.Errorf("the copy into table %[1]s was aborted: 'rangecrypt table drop %[1]s' removes that table; then give the command again", show.Visible(into))
+			err = fmt.Errorf("the copy into table %s%s was aborted: 'rangecrypt table drop %s' removes that table; then give the command again", show.Visible(into), there, at)
 		case s.Phase == "cut over" && s.Verified.IsZero():
 			err = m.Verify(ctx, of, command.PartFlag{}, false)
 		case s.Phase == "", s.Phase == "cut over", s.Phase == "dropped":

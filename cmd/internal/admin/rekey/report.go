@@ -68,7 +68,9 @@ func (r *rekeying) reportTable(ctx context.Context, d inspect.Database, t inspec
 		under = r.list.Under(d, t, use)
 		if !r.dryRun && !t.Tenants {
 			pruned, err := rekey.Prune(ctx, r.Store, t.Name, use)
-			if err != nil && !errors.Is(err, rekey.ErrKept) {
+			if errors.Is(err, rekey.ErrKept) {
+				under.Shared += r.hadInCommon(d, t, use)
+			} else if err != nil {
 				return "", err
 			}
 			if pruned > 0 {
@@ -198,6 +200,21 @@ func (r *rekeying) kept(d inspect.Database, t inspect.Table, u rekey.Under) (why
 		why = append(why, fmt.Sprintf("the search keys of %s stay: --search replaces them", show.Names(searched)))
 	}
 	return why
+}
+
+// hadInCommon counts index entries under listed keys that columns of other tables had, too: where clients may sleep, these are replaced by copies only.
+func (r *rekeying) hadInCommon(d inspect.Database, t inspect.Table, use inspect.KeyUse) (n int) {
+	for _, c := range t.Columns {
+		if len(c.SharedWith) > 0 || c.Confidentiality == "database" || !r.list.Has(c.SearchKey) || sharedKey(d, c) == "" {
+			continue
+		}
+		for _, k := range use.Search {
+			if k.ID == c.SearchKey {
+				n += k.Entries
+			}
+		}
+	}
+	return n
 }
 
 // sharedKey says why the search key of a column is not replaced, or "".
