@@ -382,11 +382,15 @@ func TestDropTenant(t *testing.T) {
 	}
 	require.NoError(t, two[0].DropTenant(ctx, "alpha"))
 	require.Len(t, sorted(t, elsewhere, Query{}), 1, "it has the keys")
-	require.ErrorIs(t, elsewhere.Put(ctx, tenantRow(2)), ErrNoTenant)
+	err = elsewhere.Put(ctx, tenantRow(2))
+	require.ErrorIs(t, err, ErrNoTenant)
+	require.ErrorContains(t, err, "it was dropped since the table was opened for it")
 	require.ErrorIs(t, tables[0].Put(ctx, tenantRow(2)), ErrNoTenant)
 	require.Len(t, sorted(t, elsewhere, Query{}), 2, "also when it knows, and then with what its Put left")
 	require.NoError(t, two[0].CreateTenant(ctx, "alpha"))
-	require.ErrorIs(t, elsewhere.Put(ctx, tenantRow(2)), ErrNoTenant, "the new one is another")
+	err = elsewhere.Put(ctx, tenantRow(2))
+	require.ErrorIs(t, err, ErrNoTenant, "the new one is another")
+	require.ErrorContains(t, err, "another one has its name by now: open the table for that one")
 	again := openTenants(t, two[0], "log", "alpha")[0]
 	require.Empty(t, sorted(t, again, Query{}))
 	require.Equal(t, []Row{tenantRow(1)}, sorted(t, tables[1], Query{}))

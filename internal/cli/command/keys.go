@@ -273,7 +273,11 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 		}
 	} else if r.search {
 		done = "columns of table " + r.table + " have new search keys; 'rangecrypt table convert' stores its rows under them"
-		if err := c.Store.RotateSearchKeys(ctx, r.table, r.columns...); err != nil {
+		err := c.Store.RotateSearchKeys(ctx, r.table, r.columns...)
+		if errors.Is(err, store.ErrTenant) {
+			err = fmt.Errorf("%w: 'rangecrypt rekey --into STORE' copies all tables into another store, under others", err)
+		}
+		if err != nil {
 			return err
 		}
 	} else {

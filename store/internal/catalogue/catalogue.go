@@ -517,13 +517,21 @@ type TenantRef struct {
 	Name string
 }
 
-// check returns err or, if what the catalogue says is of another tenant, which has got the name since,
+// check returns err or, if what the catalogue says is of no tenant, or of another one, which has got the name since,
 // [ErrNoTenant].
 func (r *TenantRef) check(found *meta.Tenant, err error) error {
-	if err == nil && r != nil && (found == nil || r.ID != (meta.TenantID{}) && found.ID != r.ID) {
-		return fault.ErrNoTenant
+	if r == nil || err != nil && !errors.Is(err, fault.ErrNoTenant) {
+		return err
 	}
-	return err
+	switch opened := r.ID != (meta.TenantID{}); {
+	case found != nil && (!opened || found.ID == r.ID):
+		return nil
+	case !opened:
+		return fault.ErrNoTenant
+	case found == nil:
+		return fmt.Errorf("%w: it was dropped since the table was opened for it", fault.ErrNoTenant)
+	}
+	return fmt.Errorf("%w: it was dropped since the table was opened for it, and another one has its name by now: open the table for that one", fault.ErrNoTenant)
 }
 
 // Same reports whether two tables are open for one tenant, or both for none.

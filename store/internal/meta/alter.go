@@ -306,9 +306,11 @@ func Unshared(e Others, meta *Table, column *Field) error {
 				column != nil && slices.ContainsFunc(owners, func(o Field) bool { return o.ID == f.Share.Column }):
 				name, had := other.nameOf(f.ID)
 				if had {
-					return fmt.Errorf("%w: %q of table %q shared that of %q, and a client that sleeps may still write it so; it is kept as long as that column is", fault.ErrShared, name, other.Name, f.Share.ColumnName)
+					return fmt.Errorf("%w: %q of table %q shared that of %q, and a client that sleeps may still write it so; it is kept as long as that column is: "+
+						"copy table %[3]q into a new one before, as 'rangecrypt rekey --row-keys' does, or drop the column", fault.ErrShared, name, other.Name, f.Share.ColumnName)
 				}
-				return fmt.Errorf("%w: %q of table %q shares that of %q", fault.ErrShared, name, other.Name, f.Share.ColumnName)
+				return fmt.Errorf("%w: %q of table %q shares that of %q: drop it before, or give it a key of its own and then copy table %[3]q into a new one, "+
+					"as 'rangecrypt rekey --row-keys' does", fault.ErrShared, name, other.Name, f.Share.ColumnName)
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func (c Conversion) unfit(s inspect.ConvertStats) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %s %s not converted, since the schema does not take what has NaN in a column that is searched, "+
-		"or would be too large; put null or another value there and convert again", c.name(), show.Counted(s.Unfit, "row"), show.Verb(s.Unfit, "is", "are"))
+		"or would be too large; put null or another value there, or delete the row, and convert again: --where 'COLUMN is nan' finds the former", c.name(), show.Counted(s.Unfit, "row"), show.Verb(s.Unfit, "is", "are"))
 }
 
 // runPart converts a part, and prints a line of JSON whatever comes of it: whoever runs the parts adds the lines up.

@@ -437,7 +437,7 @@ func next(s migrate.Status) string {
 	case s.Phase == "cut over" && s.Verified.IsZero() && s.Verify.Done == 1:
 		return "next: write the rows that were written too late into the table, and verify; or 'rangecrypt migrate drop --late' gives them up"
 	case s.Phase == "cut over" && s.Verified.IsZero():
-		return "next: verify, when nothing writes the source any more"
+		return "next: verify, when nothing writes the source any more; if it was dropped, 'rangecrypt migrate drop --late' ends the migration"
 	case s.Phase == "cut over":
 		return "next: drop"
 	case s.Copied.IsZero():

@@ -340,7 +340,7 @@ func (s shape) checkHead(head []byte, stream bool) error {
 		case is && s.compression != suffix:
 			return fmt.Errorf("it is compressed, which its name does not say: give it the suffix %s", suffix)
 		case !is && s.compression == suffix && len(head) > 0:
-			return fmt.Errorf("it is not compressed as its suffix %s says", suffix)
+			return fmt.Errorf("it is not compressed as its suffix %s says: give it a name without that", suffix)
 		}
 	}
 	switch {
