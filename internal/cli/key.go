@@ -140,6 +140,16 @@ func (e *Env) ReadKey(source string) (kms.KMS, error) {
 	return kms.NewLocal(key), nil
 }
 
+// ReadNewKey is ReadKey of a key that is to be the master key of an open store from now on. A passphrase is asked for now, and as a new one: a slip of
+// the finger would close the store for ever.
+func (e *Env) ReadNewKey(ctx context.Context, source string) (kms.KMS, error) {
+	key, err := e.ReadKey(source)
+	if a, is := key.(*asked); is {
+		err = a.get(ctx, true)
+	}
+	return key, err
+}
+
 // noKeyFile returns the error of a key file that is not there. Who makes one by mistake has a key that opens nothing.
 func noKeyFile(name string) error {
 	var others []string
@@ -171,39 +181,44 @@ type asked struct {
 const leastPassphrase = 8
 
 func (a *asked) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error) {
-	if a.have == nil {
-		text, _, err := a.ask(ctx, "Passphrase: ")
-		if err != nil {
-			return nil, err
-		}
-		if a.have, err = kms.NewPassphrase(text); err != nil {
-			return nil, err
-		}
+	if err := a.get(ctx, false); err != nil {
+		return nil, err
 	}
 	return a.have.Unwrap(ctx, wrapped)
 }
 
 func (a *asked) Wrap(ctx context.Context, key []byte) ([]byte, error) {
-	if a.have == nil {
-		text, typed, err := a.ask(ctx, "New passphrase: ")
-		if err != nil {
-			return nil, err
-		}
-		if len(text) < leastPassphrase {
-			return nil, fmt.Errorf("the passphrase is too short: need %d bytes; six words drawn by lot are good", leastPassphrase)
-		}
-		if typed {
-			again, _, err := a.ask(ctx, "The same again: ")
-			if err != nil {
-				return nil, err
-			}
-			if !bytes.Equal(again, text) {
-				return nil, errors.New("the passphrases differ; nothing was changed")
-			}
-		}
-		if a.have, err = kms.NewPassphrase(text); err != nil {
-			return nil, err
-		}
+	if err := a.get(ctx, true); err != nil {
+		return nil, err
 	}
 	return a.have.Wrap(ctx, key)
+}
+
+// get asks for the passphrase, unless it is known.
+func (a *asked) get(ctx context.Context, isNew bool) error {
+	if a.have != nil {
+		return nil
+	}
+	what := "Passphrase: "
+	if isNew {
+		what = "New passphrase: "
+	}
+	text, typed, err := a.ask(ctx, what)
+	if err != nil {
+		return err
+	}
+	if isNew && len(text) < leastPassphrase {
+		return fmt.Errorf("the passphrase is too short: need %d bytes; six words drawn by lot are good", leastPassphrase)
+	}
+	if isNew && typed {
+		again, _, err := a.ask(ctx, "The same again: ")
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(again, text) {
+			return errors.New("the passphrases differ; nothing was changed")
+		}
+	}
+	a.have, err = kms.NewPassphrase(text)
+	return err
 }

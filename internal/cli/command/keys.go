@@ -264,7 +264,7 @@ func (r rotation) check(*cli.Call) error {
 func (r rotation) run(ctx context.Context, c *cli.Call) error {
 	done := "the store is opened with the new master key from now on"
 	if r.to != "" {
-		to, err := c.ReadKey(r.to)
+		to, err := c.ReadNewKey(ctx, r.to)
 		if err != nil {
 			return err
 		}

@@ -190,7 +190,7 @@ func (r *rekeying) newMaster(ctx context.Context) (func(context.Context) error, 
 	if r.to == "" {
 		return nil, nil
 	}
-	to, err := r.ReadKey(r.to)
+	to, err := r.ReadNewKey(ctx, r.to)
 	if err == nil {
 		_, err = command.CheckNew(ctx, r.Call, to)
 	}
