@@ -408,7 +408,7 @@ func TestCellsOfEarlierWrites(t *testing.T) {
 				_, err = tbl.Get(t.Context(), rows[1])
 				require.ErrorIs(t, err, ErrTorn)
 				if tbl.now().Meta.Copies() {
-					require.ErrorContains(t, tbl.Delete(t.Context(), rows[1]), "neither replaced nor deleted: 'rangecrypt verify --repair' mends it")
+					require.ErrorContains(t, tbl.Delete(t.Context(), rows[1]), "neither replaced nor deleted: 'rangecrypt verify --repair' may mend a mixture of two writes")
 				}
 
 				report, _ := verified(t, tbl, repairing)

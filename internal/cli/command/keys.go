@@ -278,7 +278,7 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 			err = fmt.Errorf("%w: 'rangecrypt rekey --into STORE' copies all tables into another store, under others", err)
 		}
 		if err != nil {
-			return err
+			return knownTable(err)
 		}
 	} else {
 		done = "table " + r.table + " has new keys for its cells; old ones are kept to read what they sealed"
@@ -287,7 +287,7 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 			err = fmt.Errorf("%w: 'rangecrypt tenant rotate NAME' does it", err)
 		}
 		if err != nil {
-			return err
+			return knownTable(err)
 		}
 	}
 	return c.Result(struct {
@@ -297,6 +297,13 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 		Columns []string `json:"columns,omitempty"`
 		Search  bool     `json:"search,omitempty"`
 	}{"keys-rotate", c.ShownStore(), r.table, r.columns, r.search}, done)
+}
+
+func knownTable(err error) error {
+	if errors.Is(err, store.ErrNoTable) {
+		return fmt.Errorf("%w; 'rangecrypt table list' shows those that there are", err)
+	}
+	return err
 }
 
 // CheckNew returns an error if a key that is to be the new master key of the call's store opens it already, and otherwise whether it does:

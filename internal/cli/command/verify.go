@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -30,6 +31,7 @@ type verification struct {
 	grace  time.Duration
 	every  int
 	part   PartFlag
+	fixed  bool // the table that is checked is one whose rows are neither replaced nor deleted where they cannot be read
 }
 
 // NewVerify returns the command that checks tables.
@@ -240,8 +242,14 @@ func (v *verification) table(ctx context.Context, name string) (found *inspect.V
 	if found == nil {
 		return nil, err
 	}
+	v.fixed = fixed(tbl.Schema())
 	failed = errors.Join(failed, v.printReport(name, found, err == nil))
 	return found, errors.Join(err, failed)
+}
+
+// fixed reports whether rows of a table that cannot be read are neither replaced nor deleted, since index entries may have copies of them.
+func fixed(s store.Schema) bool {
+	return s.AppendOnly || slices.ContainsFunc(s.Columns, func(c store.Column) bool { return c.Describe().Covering })
 }
 
 func (v *verification) printFault(table string, f inspect.Fault) error {
@@ -355,7 +363,11 @@ func (v *verification) summary(table string, r *inspect.Verification, complete b
 	}
 	for _, kind := range inspect.FaultKinds() {
 		if n := r.Faults[kind]; n > 0 {
-			lines = append(lines, fmt.Sprintf("  %d x %s: %s", n, kind, advice[kind]))
+			do := advice[kind]
+			if v.fixed {
+				do = cmp.Or(adviceOfFixed[kind], do)
+			}
+			lines = append(lines, fmt.Sprintf("  %d x %s: %s", n, kind, do))
 		}
 	}
 	if r.Repaired > 0 {
@@ -400,4 +412,10 @@ var advice = map[inspect.FaultKind]string{
 	inspect.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
 	inspect.FaultPage:    "somebody or something changed the data; find out who, and restore the table, or bring the other rows into a new one",
 	inspect.FaultCopy:    "queries by the column return rows that are not there, or other values; --repair puts copies of the rows as they are, unless none is there",
+}
+
+// adviceOfFixed is that of tables where a row that cannot be read is neither replaced nor deleted.
+var adviceOfFixed = map[inspect.FaultKind]string{
+	inspect.FaultCell: "somebody or something changed the data; find out who, and restore these rows from a backup; in this table they are neither replaced nor deleted",
+	inspect.FaultTorn: "a node that was down, a partial restore, or writers whose clocks agree to the microsecond; --repair takes away what is only left over; restore the others from a backup",
 }

@@ -295,7 +295,8 @@ func (t *Engine) copiesOf(r *rowcodec.Record) (keys [][]byte) {
 }
 
 func notReplaced(err error) error {
-	return fmt.Errorf("%w; so the copies that index entries have of the row cannot be found, and it is neither replaced nor deleted: 'rangecrypt verify --repair' mends it, or a backup", err)
+	return fmt.Errorf("%w; so the copies that index entries have of the row cannot be found, and it is neither replaced nor deleted: "+
+		"'rangecrypt verify --repair' may mend a mixture of two writes, and a backup anything else", err)
 }
 
 // announce makes durable what records are found by, but for the postings that were before, and doubts.
