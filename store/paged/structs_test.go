@@ -285,3 +285,23 @@ func TestStructsOfRowsThatHaveOtherNames(t *testing.T) {
 		})
 	}
 }
+
+// What is said where a column of pages is in the clear, and a tag says that it is sealed, can be done: its encryption is never changed.
+func TestStructsOfColumnsInTheClear(t *testing.T) {
+	type clear struct {
+		ID   int64  `rangecrypt:"id,key=1,plain"`
+		Note string `rangecrypt:"note,plain"`
+	}
+	type sealed struct {
+		ID   int64  `rangecrypt:"id,key=1,plain"`
+		Note string `rangecrypt:"note,randomised"`
+	}
+	st := opened(t, drivertest.NewMemory())
+	_, err := paged.Create(t.Context(), st, store.Must(store.SchemaOf[clear]("t")), 8)
+	require.NoError(t, err)
+	_, err = paged.For[sealed](t.Context(), st, "t")
+	require.ErrorContains(t, err, "write plain, or make a table whose column is sealed, and bring the rows into it")
+	require.ErrorIs(t, st.Alter(t.Context(), "t", store.ChangeColumn(store.RandomisedColumn("note", store.String))), store.ErrSchema)
+	_, err = paged.For[clear](t.Context(), st, "t")
+	require.NoError(t, err)
+}

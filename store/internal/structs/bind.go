@@ -44,7 +44,7 @@ func (p *Plan) Bind(t *rowcodec.View) (*Binding, error) {
 			continue
 		}
 		a, ok := accessOf(f.elem, specs[i].Type.GoType())
-		if err := f.fits(specs[i], i, len(schema.Key), ok); err != nil {
+		if err := f.fits(t.Meta, specs[i], i, len(schema.Key), ok); err != nil {
 			errs = append(errs, fmt.Errorf("field %s: %w", f.path, err))
 			continue
 		}
@@ -86,7 +86,7 @@ func (b *Binding) Whole(then string) error {
 // fits returns an error if a field contradicts what the schema says of its column. How a column is encrypted, and what
 // leads to its rows, may be changed while programs run: there the tag says only how the table is made. But what it says
 // is sealed must not go out in the clear.
-func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
+func (f *field) fits(m *meta.Table, s meta.Spec, position, parts int, goType bool) error {
 	tie := s.Encryption == meta.TieBreaker
 	switch {
 	case position < parts && f.key != position+1:
@@ -99,8 +99,8 @@ func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
 		return fmt.Errorf("key part %q is a tie-breaker: drop option %s", s.Name, f.encryption)
 	case !goType:
 		return fmt.Errorf("column %q has type %s, with values of Go type %v: the field has %v", s.Name, s.Type, s.Type.GoType(), f.elem)
-	case f.exposed(s) != nil:
-		return f.exposed(s)
+	case f.exposed(m, s) != nil:
+		return f.exposed(m, s)
 	case f.key > 0 && f.encryption != "" && (f.encryption != s.Encryption || f.scheme != s.Scheme):
 		return fmt.Errorf("key part %q is %s: write so, or nothing", s.Name, spelled(s.Encryption, s.Scheme))
 	case f.typ != nil && f.whole && f.typ.ID() != s.Type.ID(), f.typ != nil && !f.whole && f.typ.ID() != base(s.Type.ID()):
@@ -110,13 +110,17 @@ func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
 }
 
 // exposed returns an error if a column that is no key part is in the clear, and the tag says that it is sealed.
-func (f *field) exposed(s meta.Spec) error {
+func (f *field) exposed(m *meta.Table, s meta.Spec) error {
+	encrypt := "encrypt the column with store.ChangeColumn"
+	if m.Paged() {
+		encrypt = "make a table whose column is sealed, and bring the rows into it"
+	}
 	switch {
 	case f.key > 0:
 	case f.encryption == "" && s.Clear():
 		return fmt.Errorf("column %q is not encrypted: write plain", s.Name)
 	case f.encryption != "" && s.Clear() && !(meta.Spec{Encryption: f.encryption, Scheme: f.scheme}).Clear():
-		return fmt.Errorf("column %q is plain, and the tag says %s: write plain, or encrypt the column with store.ChangeColumn", s.Name, spelled(f.encryption, f.scheme))
+		return fmt.Errorf("column %q is plain, and the tag says %s: write plain, or %s", s.Name, spelled(f.encryption, f.scheme), encrypt)
 	}
 	return nil
 }

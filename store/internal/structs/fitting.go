@@ -78,7 +78,7 @@ func Guards(ctx context.Context, t *rowcodec.View) error {
 			if of.column != s.Name {
 				continue
 			}
-			if err := of.exposed(s); err != nil {
+			if err := of.exposed(t.Meta, s); err != nil {
 				return Changed(fmt.Errorf("%w: %s does not fit: field %s: %w", fault.ErrColumn, f.plan.name, of.path, err))
 			}
 		}
