@@ -99,7 +99,7 @@ func sayUndropped(ctx context.Context, c *cli.Call, name, id string) {
 	case err != nil:
 		c.Warn("it is not known how far the drop has come; if 'rangecrypt table list' does not show table %s, %s", name, rest)
 	case slices.ContainsFunc(d.Tables, func(t inspect.Table) bool { return t.ID == id }):
-		c.Warn("table %s is as it was; the same command drops it", name)
+		c.Warn("table %s is as it was so far; the same command drops it; if that finds no such table, %s", name, rest)
 	default:
 		c.Warn("table %s is gone, and its data may not be yet: %s", name, rest)
 	}
