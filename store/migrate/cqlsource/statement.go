@@ -85,11 +85,11 @@ func (r *reader) other(all []token) error {
 	case all[0].is("BEGIN"):
 		return refusedf("it is a batch as text: make a Batch of gocql, and give it to ExecBatch")
 	case all[0].is("TRUNCATE"):
-		return refusedf("TRUNCATE removes rows without naming them: delete them one by one, or abort the migration first")
+		return refusedf("TRUNCATE removes rows without naming them: delete them one by one, or abort the migration first, and make it with the session of gocql itself")
 	case all[0].is("USE"):
 		return refusedf("USE changes what table a name is, of one connection: write the keyspace before the name of the table")
 	case all[0].is("ALTER"), all[0].is("DROP"):
-		return refusedf("it changes the table, which a migration must find as it was: finish or abort the migration first")
+		return refusedf("it changes the table, which a migration must find as it was: finish or abort the migration first, and make it with the session of gocql itself")
 	}
 	return refusedf("it is no INSERT, UPDATE or DELETE, and names the table: make it with the session of gocql itself, if it changes no row")
 }
@@ -169,7 +169,7 @@ func (r *reader) finish(all []token, read func(*reader, *naming) error) (*naming
 	return n, nil
 }
 
-var errConditional = refusedf("IF makes it a lightweight transaction, whose outcome may stay unknown: read the row first, and write without IF; or write it when the migration is over")
+var errConditional = refusedf("IF makes it a lightweight transaction, whose outcome may stay unknown: read the row first, and write without IF; where no migration goes on, the session of gocql itself takes it")
 
 // insert reads what follows the name of the table in an INSERT.
 func (r *reader) insert(n *naming) error {
