@@ -14,6 +14,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/sim"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // A rekeying that is killed again and again is ended by the same command. No row is lost, and nothing is left under an old key.
@@ -139,4 +140,32 @@ func TestRekeyOfKeysThatColumnsHad(t *testing.T) {
 		require.Equal(t, "1\n", stdout.String())
 	}
 	run(exit.OK, "table", "drop", "owner", "--yes")
+}
+
+// A store is not said to be destroyed while it has a table that was made during the copy.
+func TestRekeyIntoWhileATableIsMade(t *testing.T) {
+	atDrop := func() {}
+	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return before(db, func() { atDrop() }, "Drop") })
+	run := onStore(t, e, stdout, stderr)
+	dir := t.TempDir()
+	into := filepath.Join(dir, "into")
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", into}))
+	schema := filepath.Join(dir, "t.yaml")
+	create := func(name string) {
+		require.NoError(t, os.WriteFile(schema, []byte("table: "+name+"\nkey: [{name: id, type: int64, encryption: hashed}]\n"), 0o600))
+		run(exit.OK, "table", "create", schema)
+	}
+	create("before")
+	atDrop = func() {
+		atDrop = func() {}
+		create("meanwhile")
+	}
+	args := []string{"rekey", "--into", "pebble:other", "--into-key", into, "--yes"}
+	run(exit.Failed, args...)
+	require.Contains(t, stderr.String(), "meanwhile: made or renamed here while the others were copied; the same command copies what is there\n")
+	require.NotContains(t, stdout.String(), "destroy this store")
+	run(exit.OK, args...)
+	require.Contains(t, stdout.String(), "all tables are in pebble:other, under other keys: destroy this store with its backups\n")
+	run(exit.OK, "table", "list")
+	require.NotContains(t, stdout.String(), "meanwhile")
 }

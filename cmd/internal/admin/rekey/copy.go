@@ -369,6 +369,18 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 	if err := r.copyAll(ctx, names, into); err != nil {
 		return err
 	}
+	if d, err = r.Store.Describe(ctx); err != nil {
+		return err
+	}
+	var since []string
+	for _, t := range d.Tables {
+		if t.Layout != inspect.Elsewhere {
+			since = append(since, t.Name)
+		}
+	}
+	if len(since) > 0 {
+		return fmt.Errorf("%s: made or renamed here while the others were copied; the same command copies what is there", listNames(since))
+	}
 	if len(others) > 0 {
 		return fmt.Errorf("%w: %s stay here, since the application keeps the rows, while the rest is copied: register them in the other store, and write all values there", store.ErrNoTable, listNames(others))
 	}
