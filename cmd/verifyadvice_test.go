@@ -62,3 +62,21 @@ func TestAdviceOnDamagedRows(t *testing.T) {
 		})
 	}
 }
+
+// A changed catalogue is told with what mends it. A verification, which cannot open it either, is not what to do.
+func TestAdviceOnAChangedCatalogue(t *testing.T) {
+	db, run, _, stderr := onMemory(t)
+	run(exit.OK, "table", "create", "internal/admin/schemafile/testdata/readings.yaml")
+	f, err := db.Family(t.Context(), driver.FamilySpec{Name: "catalogue", Existing: true, Layout: driver.LayoutWide})
+	require.NoError(t, err)
+	for r, err := range f.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		last := r.Cells[len(r.Cells)-1]
+		last.Value[len(last.Value)-1] ^= 1
+		require.NoError(t, f.Apply(t.Context(), driver.Mutation{Row: r.Key, Puts: []driver.Cell{last}}))
+	}
+	for _, args := range [][]string{{"table", "list"}, {"verify"}} {
+		run(exit.Wrong, args...)
+		require.Regexp(t, `catalogue: data is not as it was written; end all clients, and restore the newest copy of the catalogue\n$`, stderr.String())
+	}
+}

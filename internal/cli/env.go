@@ -123,7 +123,7 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 		e.Warn("%s", text)
 		if code == exit.Usage {
 			fmt.Fprintf(e.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
-		} else if exit.Damaged(err) && cmd.Name() != "verify" && !strings.Contains(text, "verify") {
+		} else if exit.Damaged(err) && cmd.Name() != "verify" && !strings.Contains(text, "verify") && !strings.Contains(text, "restore") { // unless the error says what to do
 			fmt.Fprintf(e.Stderr, "Run '%s verify' to see what is not as it was written.\n", e.program)
 		}
 	}

@@ -87,7 +87,7 @@ func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
 // begins returns an error where a migration is, or is over.
 func begins(rec catalogue.Migration) error {
 	if rec.Phase != "" && rec.Phase != catalogue.PhaseAborted {
-		return notAt(rec, "what goes on, or is over, is not prepared again")
+		return notAt(rec, "what goes on, or is over, is not prepared again: go on with it or abort it before the cut-over, and take another table after that")
 	}
 	return nil
 }

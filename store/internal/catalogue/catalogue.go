@@ -211,7 +211,18 @@ const staleReads = 6
 
 var errGone = fmt.Errorf("%w: the catalogue is gone, and nobody can read the tables without it: restore it from the backup that they are from", fault.ErrTampered)
 
-var errNoRoot = fmt.Errorf("%w: the root of the catalogue is gone; end all clients, and restore the newest copy of the catalogue", fault.ErrTampered)
+// restored is what mends a catalogue that somebody has changed. A verification tells no more of it.
+const restored = "; end all clients, and restore the newest copy of the catalogue"
+
+var errNoRoot = fmt.Errorf("%w: the root of the catalogue is gone%s", fault.ErrTampered, restored)
+
+// changed is the error of a cell of the catalogue that does not open.
+func changed(err error) error {
+	if !errors.Is(err, fault.ErrTampered) {
+		return fmt.Errorf("catalogue: %w", err)
+	}
+	return fmt.Errorf("catalogue: %w%s", err, restored)
+}
 
 // New returns the catalogue under the key of a database.
 func New(family driver.Family, database ope.Key) *Catalogue {
@@ -254,7 +265,7 @@ func CutRoot(value []byte) (wrapped, sealed []byte, err error) {
 			fault.ErrFormat, append(value, 0)[0], FormatNoTree, FormatFields)
 	}
 	if len(value) < 3 || len(value)-3 < int(binary.BigEndian.Uint16(value[1:])) {
-		return nil, nil, fmt.Errorf("%w: the root of the catalogue is cut short", fault.ErrTampered)
+		return nil, nil, fmt.Errorf("%w: the root of the catalogue is cut short%s", fault.ErrTampered, restored)
 	}
 	n := 3 + int(binary.BigEndian.Uint16(value[1:]))
 	return value[3:n:n], value[n:], nil
@@ -271,7 +282,7 @@ func (c *Catalogue) OpenRoot(value []byte) (Root, error) {
 			"or the key management service has unwrapped another key than it wrapped", fault.ErrTampered)
 	}
 	if err != nil {
-		return Root{}, fmt.Errorf("catalogue: %w", fault.OfSeal(err))
+		return Root{}, changed(fault.OfSeal(err))
 	}
 	r := Root{Format: value[0], wrapped: wrapped}
 	if err := json.Unmarshal(b, &r); err != nil {
@@ -469,14 +480,14 @@ func (c *Catalogue) OpenEntry(cell driver.Cell) (Entry, error) {
 	var e Entry
 	b, _, err := c.Sealer.Open(nil, cell.Value, keyring.Place("catalogue", cell.Qualifier))
 	if err != nil {
-		return e, fmt.Errorf("catalogue: %w", fault.OfSeal(err))
+		return e, changed(fault.OfSeal(err))
 	}
 	if err := json.Unmarshal(b, &e); err != nil {
 		return e, fmt.Errorf("%w: catalogue entry: %w", fault.ErrFormat, err)
 	}
 	if e.Table != nil && string(c.Qualifier(e.Table.Name)) != string(cell.Qualifier) ||
 		e.Tenant != nil && string(c.TenantQualifier(e.Tenant.Name)) != string(cell.Qualifier) {
-		return e, fmt.Errorf("catalogue: %w", fault.ErrTampered)
+		return e, changed(fault.ErrTampered)
 	}
 	return e, nil
 }

@@ -128,7 +128,7 @@ func (t Tree) Put(c *Catalogue, entries []driver.Cell) (nodes []driver.Cell, top
 }
 
 // errUnproven is returned where entries and root do not fit.
-var errUnproven = fmt.Errorf("%w: entries of the catalogue were put back or removed", fault.ErrTampered)
+var errUnproven = fmt.Errorf("%w: entries of the catalogue were put back or removed%s", fault.ErrTampered, restored)
 
 // ProveSome returns the paths of some entries, which were read with the root, or an error if these are
 // not the entries that the root is of.
