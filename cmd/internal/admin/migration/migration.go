@@ -357,7 +357,7 @@ func (m *Migration) lateFlag(s migrate.Status) string {
 	}
 	from := FromTable + show.Argument(strings.TrimPrefix(s.Source, FromTable))
 	if !m.Within {
-		from += " --from-store STORE"
+		from += " --from-store STORE --store " + show.Argument(m.ShownStore())
 	}
 	return fmt.Sprintf("'rangecrypt migrate drop %s --late --from %s'", show.Argument(m.Into), from)
 }
