@@ -120,7 +120,7 @@ var (
 	errOfKey   = errors.New("the row key is not that of the values")
 	errSearch  = errors.New("what the cell's posting carries is not that of the value")
 	errHidden  = errors.New("the posting is missing: queries by the column do not find the row")
-	errEarlier = errors.New("the row is stored as an earlier schema has it, and has no posting of now: queries by the column do not find the row")
+	errEarlier = errors.New("the row is stored as an earlier schema has it, and lacks a posting, or a value in the index of then: queries by the column do not find the row")
 	errUnled   = errors.New("the index of the database has another value, or none: queries by the column do not find the row")
 	errValue   = errors.New("the value is missing in the column's index: queries by ranges of the column do not find the row")
 	errPair    = errors.New("the ciphertext is missing in the column's index: ranges and keys do not find the row")
@@ -236,7 +236,8 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 	}
 	for i, c := range t.Stored {
 		value := r.Values[len(t.Parts)+i]
-		if !c.Searched() || value == nil || r.Search[i] == nil {
+		earlier := c.Of != nil && c.Stateful // of which hidden looks into the index
+		if !c.Searched() || value == nil || r.Search[i] == nil || earlier && c.Order == nil {
 			continue
 		}
 		ok, err := v.agrees(ctx, c, value, r.Search[i], again)
@@ -247,7 +248,7 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 		} else if !ok {
 			faults = append(faults, inspect.Fault{Kind: inspect.FaultKey, Column: c.Name, Place: r.Key, Err: errSearch})
 		}
-		if c.Posted() && c.Order != nil && v.indexes[c] != nil {
+		if c.Posted() && c.Order != nil && v.indexes[c] != nil && !earlier {
 			if ok, err = v.inIndex(ctx, c, t.CodeOf(c, r)); err != nil {
 				return nil, err
 			}
@@ -287,7 +288,11 @@ func (v *Verifier) hidden(ctx context.Context, c *rowcodec.Column, r *rowcodec.R
 		if r.Search[form.Position] == nil {
 			continue
 		}
-		if led, err := chunks.Exists(ctx, t.Postings, t.PostingKey(r, form.Position)); err != nil || led {
+		led, err := chunks.Exists(ctx, t.Postings, t.PostingKey(r, form.Position))
+		if err == nil && led {
+			led, err = v.rangesFind(ctx, form, r, value)
+		}
+		if err != nil || led {
 			return nil, err
 		}
 	}
@@ -295,6 +300,23 @@ func (v *Verifier) hidden(ctx context.Context, c *rowcodec.Column, r *rowcodec.R
 		return nil, err
 	}
 	return &inspect.Fault{Kind: inspect.FaultHidden, Column: c.Name, Place: r.Key, Err: errEarlier}, nil
+}
+
+// rangesFind reports whether the index of an earlier form has the value of a row that is stored so, as ranges read it there.
+func (v *Verifier) rangesFind(ctx context.Context, form *rowcodec.Column, r *rowcodec.Record, value any) (bool, error) {
+	switch x := v.indexes[form]; {
+	case x == nil: // it has none
+		return true, nil
+	case x.bad(): // nobody makes it again
+		return false, nil
+	case form.Order != nil:
+		return v.inIndex(ctx, form, v.table.CodeOf(form, r))
+	}
+	has, err := v.agrees(ctx, form, value, r.Search[form.Position], true)
+	if errors.Is(err, errPair) {
+		return false, nil
+	}
+	return has, err
 }
 
 // leadsNow reports whether queries by a column find a row that is stored as the column was earlier by the posting of now: a
@@ -579,7 +601,7 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 		if err == nil && one.r != nil && !recopy.Fits(v.table, c, posting.Cells) {
 			one.fault = &inspect.Fault{Kind: inspect.FaultPosting, Column: c.Name, Place: key, Err: errContent}
 		}
-		if err == nil && known && c.Covers() && c.Of == nil {
+		if err == nil && c.Covers() && c.Of == nil {
 			var wrong error
 			if one.uncopied, wrong, err = recopy.Check(ctx, v.table, c, posting, one.r); wrong != nil {
 				one.fault = &inspect.Fault{Kind: inspect.FaultCopy, Column: c.Name, Place: key, Err: wrong}

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -95,7 +96,7 @@ func (v *Verifier) readIndexes(ctx context.Context) error {
 			}
 		}
 		if c == nil {
-			return nil
+			return v.readEarlier(ctx)
 		}
 		faults, err := v.readIndex(ctx, c.Id)
 		if err != nil {
@@ -119,6 +120,24 @@ func (v *Verifier) readIndexes(ctx context.Context) error {
 			v.fault(f)
 		}
 	}
+}
+
+// readEarlier reads the indexes that columns had before they were changed, and by which queries find rows until these are converted.
+// Nobody makes them again: where one lacks something, the rows are stored as the column is now.
+func (v *Verifier) readEarlier(ctx context.Context) error {
+	for _, c := range v.table.Columns {
+		for _, form := range forms.Of(c) {
+			if !form.Stateful || v.indexes[form] != nil {
+				continue
+			}
+			x, _, err := v.checkIndex(ctx, form, true)
+			if err != nil {
+				return err
+			}
+			v.indexes[form] = x
+		}
+	}
+	return nil
 }
 
 // statefulColumn returns the part or column of an id, if it has an index.
@@ -212,7 +231,7 @@ func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again boo
 			return v.checkIndex(ctx, c, true)
 		}
 	}
-	if len(x.codes) == 0 && !x.bad() && again {
+	if len(x.codes) == 0 && !x.bad() && again && c.Of == nil {
 		x.blind = true
 		damaged(nil, errGone)
 	}

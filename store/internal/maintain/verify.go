@@ -194,7 +194,7 @@ func (v *Verifier) goOn(ctx context.Context, now *engine.Engine) error {
 	if err := v.prepare(ctx); err != nil {
 		return err
 	}
-	for _, c := range slices.Concat(now.Parts, now.Columns) {
+	for _, c := range slices.Concat(now.Parts, now.Stored) {
 		for old, x := range indexes {
 			if old.Id == c.Id && old.Unit == c.Unit && old.Filling == c.Filling {
 				v.indexes[c] = x

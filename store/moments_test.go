@@ -1,0 +1,134 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+)
+
+// backUp reads a family, and returns what puts it back to this moment.
+func backUp(t *testing.T, f driver.Family) (restore func()) {
+	t.Helper()
+	read := func() (rows []driver.Row) {
+		for row, err := range f.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+			require.NoError(t, err)
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	rows := read()
+	return func() {
+		for _, row := range read() {
+			require.NoError(t, f.Apply(t.Context(), driver.Mutation{Row: row.Key, DeleteRow: true}))
+		}
+		for _, row := range rows {
+			require.NoError(t, f.Apply(t.Context(), driver.Mutation{Row: row.Key, Puts: row.Cells}))
+		}
+	}
+}
+
+// repaired opens a table anew, as after a restore. A verification names faults of one kind there, and mends them.
+func repaired(t *testing.T, db driver.DB, kind inspect.FaultKind) *Table {
+	t.Helper()
+	var tbl *Table
+	for _, repair := range []bool{false, true, false} {
+		one, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+		require.NoError(t, err)
+		found, err := one.Verify(t.Context(), &VerifyOptions{Repair: repair, Grace: time.Millisecond})
+		require.NoError(t, err)
+		if mended := tbl != nil && !repair; mended {
+			require.True(t, found.Sound(), found.Faults)
+		} else {
+			require.NotZero(t, found.Faults[kind])
+			require.Equal(t, repair, found.Sound(), found.Faults)
+		}
+		tbl = one
+	}
+	return tbl
+}
+
+func keysBy(t *testing.T, tbl *Table, where Predicate) (keys []int64) {
+	t.Helper()
+	for row, err := range tbl.Query(t.Context(), Query{Where: where, By: "v"}) {
+		require.NoError(t, err)
+		keys = append(keys, row["k"].(int64))
+	}
+	return keys
+}
+
+// While a column is converted, ranges find rows by the index that it had before. One of an earlier moment than the rows misses some.
+func TestIndexOfEarlierFormAndMoment(t *testing.T) {
+	for name, from := range map[string]ColumnScheme{"kerschbaum": Kerschbaum, "ranked": KerschbaumRanked, "indexed": WozniakIndexed} {
+		for change, to := range map[string]Column{"scheme": OrderedColumn("v", Int64, MOPE), "index": OrderedColumn("v", Int64, Kerschbaum)} {
+			t.Run(name+" to another "+change, func(t *testing.T) {
+				db := drivertest.NewMemory()
+				st := stores(t, db, 1)[0]
+				tbl, err := st.Create(t.Context(), Schema{
+					Name: "t", Key: []KeyPart{HashedPart("k", Int64)}, Columns: []Column{OrderedColumn("v", Int64, from)},
+				})
+				require.NoError(t, err)
+				put := func(from, to int64) (all []int64) {
+					for i := from; i < to; i++ {
+						require.NoError(t, tbl.Put(t.Context(), Row{"k": i, "v": i * 37 % 50}))
+						all = append(all, i)
+					}
+					return all
+				}
+				all := put(0, 10)
+				index, err := db.Family(t.Context(), driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide})
+				require.NoError(t, err)
+				restore := backUp(t, index)
+				all = append(all, put(10, 20)...)
+				if name == "kerschbaum" && change == "index" {
+					require.NoError(t, st.RotateSearchKeys(t.Context(), "t", "v"))
+				} else {
+					require.NoError(t, st.Alter(t.Context(), "t", ChangeColumn(to)))
+				}
+				restore()
+				tbl = repaired(t, db, inspect.FaultHidden)
+				require.ElementsMatch(t, all, keysBy(t, tbl, Int64.Field("v").AtLeast(0)))
+				require.Len(t, keysBy(t, tbl, Int64.Field("v").Between(10, 39)), 11)
+			})
+		}
+	}
+}
+
+// Rows of before a conversion may come back to copies of after it. Who deletes such a row takes away its index entries of before.
+func TestCopiesOfRowsYetToBeConverted(t *testing.T) {
+	for _, appendOnly := range []bool{false, true} {
+		db := drivertest.NewMemory()
+		st := stores(t, db, 1)[0]
+		schema := Schema{
+			Name: "t", Conditional: !appendOnly, AppendOnly: appendOnly, Key: []KeyPart{HashedPart("k", Int64)},
+			Columns: []Column{OrderedColumn("v", Int64, Boldyreva).Covering()},
+		}
+		if appendOnly {
+			schema.Key = append(schema.Key, TiePart("tie"))
+		}
+		tbl, err := st.Create(t.Context(), schema)
+		require.NoError(t, err)
+		for i := range int64(5) {
+			require.NoError(t, tbl.Put(t.Context(), Row{"k": i, "v": i}))
+		}
+		require.NoError(t, st.Alter(t.Context(), "t", ChangeColumn(OrderedColumn("v", Int64, MOPE).Covering())))
+		restore := backUp(t, tbl.now().Data)
+		_, err = tbl.Convert(t.Context(), nil)
+		require.NoError(t, err)
+		restore()
+		tbl = repaired(t, db, inspect.FaultCopy)
+		for row, err := range tbl.Query(t.Context(), Query{Where: Int64.Field("k").Equal(3)}) {
+			require.NoError(t, err)
+			delete(row, "v")
+			require.NoError(t, tbl.Delete(t.Context(), row))
+		}
+		require.ElementsMatch(t, []int64{0, 1, 2, 4}, keysBy(t, tbl, Int64.Field("v").AtLeast(0)))
+		_, err = tbl.Convert(t.Context(), nil)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []int64{0, 1, 2, 4}, keysBy(t, tbl, Int64.Field("v").AtLeast(0)))
+	}
+}
