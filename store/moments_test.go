@@ -9,6 +9,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 )
 
 // backUp reads a family, and returns what puts it back to this moment.
@@ -130,5 +131,45 @@ func TestCopiesOfRowsYetToBeConverted(t *testing.T) {
 		_, err = tbl.Convert(t.Context(), nil)
 		require.NoError(t, err)
 		require.ElementsMatch(t, []int64{0, 1, 2, 4}, keysBy(t, tbl, Int64.Field("v").AtLeast(0)))
+	}
+}
+
+// A catalogue that is older than the rows is not changed by a repair: after a change the rows would be no newer, and lose values.
+func TestRepairUnderOlderCatalogue(t *testing.T) {
+	for name, scheme := range map[string]ColumnScheme{"kerschbaum": Kerschbaum, "ranked": KerschbaumRanked, "indexed": WozniakIndexed} {
+		t.Run(name, func(t *testing.T) {
+			db := drivertest.NewMemory()
+			st := stores(t, db, 1)[0]
+			tbl, err := st.Create(t.Context(), Schema{
+				Name: "t", Key: []KeyPart{HashedPart("k", Int64)},
+				Columns: []Column{OrderedColumn("v", Int64, scheme), OrderedColumn("w", Int64, scheme)},
+			})
+			require.NoError(t, err)
+			root, err := db.Family(t.Context(), catalogue.Spec)
+			require.NoError(t, err)
+			index, err := db.Family(t.Context(), driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide})
+			require.NoError(t, err)
+			older, gone := backUp(t, root), backUp(t, index)
+			require.NoError(t, st.Alter(t.Context(), "t", AddColumn(RandomisedColumn("later", Int64))))
+			for i := range int64(5) {
+				require.NoError(t, tbl.Put(t.Context(), Row{"k": i, "v": i, "w": i, "later": i}))
+			}
+			newest := backUp(t, root)
+			older()
+			gone()
+			behind, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+			require.NoError(t, err)
+			found, err := behind.Verify(t.Context(), &VerifyOptions{Repair: true, Grace: time.Millisecond})
+			require.NoError(t, err)
+			require.True(t, found.PutBack)
+			require.False(t, found.Sound())
+			newest()
+			tbl = repaired(t, db, inspect.FaultIndex)
+			for row, err := range tbl.Query(t.Context(), Query{}) {
+				require.NoError(t, err)
+				require.Equal(t, Row{"k": row["k"], "v": row["k"], "w": row["k"], "later": row["k"]}, row)
+			}
+			require.Len(t, keysBy(t, tbl, Int64.Field("v").AtLeast(0)), 5)
+		})
 	}
 }
