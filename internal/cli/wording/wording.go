@@ -34,8 +34,7 @@ var phrases = strings.NewReplacer(
 	// Maintenance and databases.
 	"Verify with Repair, 'rangecrypt verify --repair', stores", "'rangecrypt verify --repair' stores",
 	"no answer within the time that Options.Timeout gives", "no answer within a minute",
-	"; set Datacentre accordingly", "; give --store the dc that it was made with, or none. Where that data centre has another name by now, "+
-		"change the name that is kept (docs/operations.md, Backup and restore)",
+	"; set Datacentre accordingly", "; give --store the dc that it was made with, or none; if that has another name by now, docs/operations.md says how the store gets it",
 	"make the family again, with SpreadBits", "make the table again, with spread-bits",
 	"make the family again, with more SpreadBits, or declare the domain", "make the table again, with more spread-bits, or declare the bounds",
 )
