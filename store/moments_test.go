@@ -176,3 +176,23 @@ func TestRepairUnderOlderCatalogue(t *testing.T) {
 		})
 	}
 }
+
+// The index of ranks of a column that is being converted is made again by one repair, which ends the conversion first.
+func TestLostRanksOfColumnUnderConversion(t *testing.T) {
+	db := drivertest.NewMemory()
+	st := stores(t, db, 1)[0]
+	tbl, err := st.Create(t.Context(), Schema{
+		Name: "t", Key: []KeyPart{HashedPart("k", Int64)}, Columns: []Column{OrderedColumn("v", Int64, MOPE)},
+	})
+	require.NoError(t, err)
+	require.NoError(t, st.Alter(t.Context(), "t", ChangeColumn(OrderedColumn("v", Int64, KerschbaumRanked))))
+	index, err := db.Family(t.Context(), driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide})
+	require.NoError(t, err)
+	gone := backUp(t, index)
+	for i := range int64(5) {
+		require.NoError(t, tbl.Put(t.Context(), Row{"k": i, "v": i}))
+	}
+	gone()
+	tbl = repaired(t, db, inspect.FaultIndex)
+	require.Len(t, keysBy(t, tbl, Int64.Field("v").AtLeast(0)), 5)
+}

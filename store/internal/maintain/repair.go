@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
@@ -54,6 +55,9 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 		id = is.Id // it has got another, with an index of its own
 	}
 	faults, err := v.readIndex(ctx, id)
+	if is := v.statefulColumn(id); len(faults) > 0 && err == nil && is != nil && forms.Settled(is) && !forms.Settled(c) {
+		return v.rebuild(ctx, id) // what was finished was a conversion, and no index
+	}
 	v.lost[id] = len(faults) > 0
 	return len(faults) == 0, err
 }
