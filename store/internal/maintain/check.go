@@ -305,10 +305,8 @@ func (v *Verifier) hidden(ctx context.Context, c *rowcodec.Column, r *rowcodec.R
 // rangesFind reports whether the index of an earlier form has the value of a row that is stored so, as ranges read it there.
 func (v *Verifier) rangesFind(ctx context.Context, form *rowcodec.Column, r *rowcodec.Record, value any) (bool, error) {
 	switch x := v.indexes[form]; {
-	case x == nil: // it has none
+	case x == nil || x.bad(): // it has none, or queries do without what is damaged
 		return true, nil
-	case x.bad(): // nobody makes it again
-		return false, nil
 	case form.Order != nil:
 		return v.inIndex(ctx, form, v.table.CodeOf(form, r))
 	}
