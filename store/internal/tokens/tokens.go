@@ -140,7 +140,7 @@ func (l *Lookup) codes(ctx context.Context) iter.Seq2[*batch, bool] {
 				more = more && b.err == nil
 			}
 			given += len(b.ranges)
-			if (len(b.ranges) > 0 || b.err != nil) && !yield(b, l.Few > 0 && given >= l.Few) || !more {
+			if !yield(b, l.Few > 0 && given >= l.Few) || !more {
 				return
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ type world struct {
 	scans  []driver.Range
 	read   int // rows
 	change func(driver.Row) driver.Row
+
+	running atomic.Int32 // scans
 }
 
 // token scatters codes; it has an inverse, so that no two are equal.
@@ -63,6 +66,8 @@ func newWorld(tb interface {
 
 func (w *world) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
+		w.running.Add(1)
+		defer w.running.Add(-1)
 		w.mu.Lock()
 		w.scans = append(w.scans, r)
 		w.mu.Unlock()
@@ -158,6 +163,7 @@ func TestScans(t *testing.T) {
 		{"nothing", 0, 0, 0, 0},
 		{"a range of few codes", first, 1, 1, first},
 		{"many codes", first + 4*first + 16*first + 10, 1, 4, first + 4*first + 16*first + 10},
+		{"more codes than a scan may have", first + 4*first + 2*driver.MaxBatch + 10, 1, 5, first + 4*first + 2*driver.MaxBatch + 10},
 		{"few codes with many postings", 10, 400, 1, 4000},
 		{"codes with more postings than are read with others", 10, 450, 11, 4500},
 	} {
@@ -262,8 +268,10 @@ func TestEnds(t *testing.T) {
 		}
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = ends(w.lookup(&taken), cancelled, nothing)
-	require.ErrorIs(t, err, context.Canceled)
+	for range 30 { // no scan may have begun, so that nothing else fails
+		_, err = ends(w.lookup(&taken), cancelled, nothing)
+		require.ErrorIs(t, err, context.Canceled)
+	}
 
 	for what, change := range map[string]func(driver.Row) driver.Row{
 		"another row":    func(r driver.Row) driver.Row { r.Key = append(r.Key, "of none"...)[6:]; return r },
@@ -273,6 +281,27 @@ func TestEnds(t *testing.T) {
 		_, err := ends(w.lookup(&taken), context.Background(), nothing)
 		require.ErrorIs(t, err, fault.ErrTampered, what)
 	}
+	w = newWorld(t, slices.Repeat([]int{450}, 10)...) // of which the last ones are scanned code by code
+	w.change = func(r driver.Row) driver.Row {
+		if w.read > 10*(rows/10)+20 {
+			r.Key = token(0)
+		}
+		return r
+	}
+	_, err = ends(w.lookup(&taken), context.Background(), nothing)
+	require.ErrorIs(t, err, fault.ErrTampered)
+}
+
+// What reads ahead has ended when the iteration has: whoever asked for the rows may close the database.
+func TestNothingGoesOn(t *testing.T) {
+	w, taken := newWorld(t, slices.Repeat([]int{1}, 1000)...), 0
+	w.change = func(row driver.Row) driver.Row { time.Sleep(time.Millisecond); return row }
+	for _, err := range w.lookup(&taken).Rows(context.Background()) {
+		require.NoError(t, err)
+		time.Sleep(5 * time.Millisecond) // the next scan begins
+		break
+	}
+	require.Zero(t, w.running.Load())
 }
 
 // Iterations of one lookup do not disturb each other, and may wait for anything on the way.
