@@ -15,10 +15,8 @@ func For(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return Ended(ctx)
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return Ended(ctx)

@@ -63,6 +63,8 @@ func TestOneEndsAll(t *testing.T) {
 	require.True(t, ended(func() { _ = Each(t.Context(), 4, first(func() error { runtime.Goexit(); return nil })) }))
 
 	var done [5]bool
-	require.NoError(t, Each(t.Context(), 5, func(_ context.Context, i int) error { done[i] = true; return nil }))
+	var of [5]context.Context
+	require.NoError(t, Each(t.Context(), 5, func(ctx context.Context, i int) error { done[i], of[i] = true, ctx; return nil }))
+	require.Error(t, of[0].Err(), "it ends with those that it was for")
 	require.Equal(t, [5]bool{true, true, true, true, true}, done)
 }

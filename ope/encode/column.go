@@ -160,7 +160,7 @@ func (c *column[T]) Range(ctx context.Context, lo, hi *Bound[T]) ([]ope.Interval
 			return nil, fmt.Errorf("lower bound: %w", err)
 		}
 		low, none = code, !some
-		if some && lo.Open && c.is(lo.Value, code) {
+		if lo.Open && c.has(lo.Value) {
 			low, none = code+1, code == d.Max // which may have no successor
 		}
 	}
@@ -170,7 +170,7 @@ func (c *column[T]) Range(ctx context.Context, lo, hi *Bound[T]) ([]ope.Interval
 			return nil, fmt.Errorf("upper bound: %w", err)
 		}
 		high, none = code, none || !some
-		if some && hi.Open && c.is(hi.Value, code) {
+		if hi.Open && c.has(hi.Value) {
 			high, none = code-1, none || code == d.Min
 		}
 	}
@@ -180,14 +180,14 @@ func (c *column[T]) Range(ctx context.Context, lo, hi *Bound[T]) ([]ope.Interval
 	return c.intervals(ctx, low, high)
 }
 
-// is reports whether a code means the value v and no other.
-func (c *column[T]) is(v T, code int64) bool {
+// has reports whether there is a code that means the value v and no other.
+func (c *column[T]) has(v T) bool {
 	exact, ok := c.codec.(Exact[T])
 	if !ok {
 		return false
 	}
-	own, err := exact.Encode(v)
-	return err == nil && own == code
+	_, err := exact.Encode(v)
+	return err == nil
 }
 
 // Between returns the intervals of the ciphertexts of the values v with lo <= v <= hi, as Range does.

@@ -102,7 +102,7 @@ var errZero = fmt.Errorf("%w: a zero codec; take one from a function that return
 // A place is where a value stands among the codes of int64.
 type place struct {
 	code    int64
-	between bool // strictly above code and below code + 1
+	between bool // strictly above code and below code + 1; then beyond is 0
 	beyond  int  // if not 0: below (-1) or above (+1) all codes; code has no meaning
 }
 
@@ -185,7 +185,7 @@ func (e Exact[T]) Decode(code int64) (T, error) {
 // Low returns the lowest code whose value is at or above v. See [Codec].
 func (e Exact[T]) Low(v T) (code int64, ok bool, err error) {
 	p, err := e.at(v)
-	if err == nil && p.beyond == 0 && p.between {
+	if p.between {
 		// Inwards, to the next code up. There is none above the highest of int64.
 		if p.code++; p.code == -1<<63 {
 			p.beyond = 1
@@ -201,10 +201,10 @@ func (c codec[T]) low(p place, err error) (int64, bool, error) {
 	switch {
 	case err != nil:
 		return 0, false, err
-	case p.beyond > 0 || p.beyond == 0 && p.code > c.domain.Max:
-		return 0, false, nil
 	case p.beyond < 0:
 		return c.domain.Min, true, nil
+	case p.beyond > 0 || p.code > c.domain.Max:
+		return 0, false, nil
 	}
 	return max(p.code, c.domain.Min), true, nil
 }
@@ -216,10 +216,10 @@ func (c codec[T]) High(v T) (code int64, ok bool, err error) {
 	switch {
 	case err != nil:
 		return 0, false, err
-	case p.beyond < 0 || p.beyond == 0 && p.code < c.domain.Min:
-		return 0, false, nil
 	case p.beyond > 0:
 		return c.domain.Max, true, nil
+	case p.beyond < 0 || p.code < c.domain.Min:
+		return 0, false, nil
 	}
 	return min(p.code, c.domain.Max), true, nil
 }

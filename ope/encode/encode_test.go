@@ -451,6 +451,14 @@ func TestDate(t *testing.T) {
 		}
 	})
 
+	for year := 6_000_000; year > 0; year *= 2 { // also where the number of days overflows
+		_, ok, err := Date().Low(CivilDate{year, 1, 1})
+		require.NoError(t, err)
+		require.False(t, ok, year)
+		_, ok, err = Date().High(CivilDate{-year, 1, 1})
+		require.NoError(t, err)
+		require.False(t, ok, -year)
+	}
 	for _, d := range []CivilDate{
 		{}, {2023, 2, 29}, {1900, 2, 29}, {2023, 4, 31}, {2023, 13, 1}, {2023, 0, 1}, {2023, 1, 0}, {2023, 1, 32}, {2023, 1, -1},
 		{math.MaxInt32, 2, 30},
@@ -621,7 +629,7 @@ func TestPrefixed(t *testing.T) {
 		rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 'a', 'b', 0x7f, 0x80, 0xff}), 0, 12),
 		rapid.SliceOfN(rapid.Byte(), 0, 12),
 	)
-	for _, beginnings := range [][]string{{"a"}, {"\xff"}, {"\xff\xff", "\xff", "\x00"}, {"https://", "http://", "https://www."}, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "ab"}} {
+	for _, beginnings := range [][]string{{"a"}, {"\xff"}, {"\xff\xff", "\xff", "\x00"}, {"https://", "http://", "https://www."}, {"a longer one", "b"}, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "ab"}} {
 		c, err := Prefixed[string](beginnings...)
 		require.NoError(t, err)
 		t.Run(c.ID(), func(t *testing.T) {
@@ -860,4 +868,6 @@ func TestParseTime(t *testing.T) {
 	}
 	_, err := ParseTime(time.DateOnly, "2026-02-30")
 	require.EqualError(t, err, `encode: not a time like "2006-01-02": day out of range`)
+	_, err = ParseTime(time.DateOnly, "2026-02-03secret")
+	require.EqualError(t, err, `encode: not a time like "2006-01-02"`)
 }

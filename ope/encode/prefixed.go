@@ -66,7 +66,7 @@ func startsOf(sorted []string) []start {
 	for _, from := range slices.Compact(froms) {
 		s := start{from: from}
 		for _, p := range sorted {
-			if strings.HasPrefix(from, p) && len(p) > len(s.beginning) {
+			if strings.HasPrefix(from, p) { // longer ones come later
 				s.beginning = p
 			}
 		}

@@ -61,11 +61,7 @@ func Time(unit time.Duration) Exact[time.Time] {
 			return place{code: int64(-lo), between: between}, nil
 		}},
 		func(code int64) (time.Time, error) {
-			seconds, units := code/perSecond, code%perSecond
-			if units < 0 {
-				seconds, units = seconds-1, units+perSecond
-			}
-			return time.Unix(seconds, units*int64(unit)).UTC(), nil
+			return time.Unix(code/perSecond, code%perSecond*int64(unit)).UTC(), nil
 		},
 		fmt.Sprintf("a time in %[1]ss: truncate it with Truncate(time.%[2]s)", strings.ToLower(written), written),
 	}

@@ -122,9 +122,6 @@ func cutBlock(b []byte, rows int) (one block, rest []byte, err error) {
 			at, total = at+size, total+int(length)
 		}
 		one.lengths, b = b[:at:at], b[at:]
-		if one.lengths == nil {
-			one.lengths = []byte{}
-		}
 	}
 	if total > len(b) {
 		return one, nil, errCut

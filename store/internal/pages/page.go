@@ -86,19 +86,15 @@ func (p *page) readPlain(cell []byte, most int) error {
 	number := func() int {
 		n, size := binary.Uvarint(rest)
 		if size <= 0 || n > uint64(most) {
-			rest = nil
+			rest = nil // which has nothing that is read next
 			return -1
 		}
 		rest = rest[size:]
 		return int(n)
 	}
 	p.rows = number()
-	n := number()
-	if p.rows < 0 || n < 0 || n > p.rows {
-		return errCut
-	}
 	least, row := p.key, 0
-	for range n {
+	for range number() {
 		c := cut{row: number()}
 		var err error
 		if c.key, rest, err = value.CutSized(rest); err != nil || c.row <= row || c.row >= p.rows || bytes.Compare(c.key, least) <= 0 {
