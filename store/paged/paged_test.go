@@ -235,6 +235,43 @@ func (m *model) check(t *testing.T, tbl *paged.Table, r *rand.Rand) {
 	require.Equal(t, want == nil, row == nil)
 }
 
+// A query has each row once that it asks for, also where several of its ranges are in one page, or begin in the last page of another.
+func TestRangesThatSharePages(t *testing.T) {
+	at := store.Field[int64]("at")
+	for _, scheme := range []store.KeyScheme{store.Boldyreva, store.MOPE, store.Plaintext} {
+		for _, pageRows := range []int{4, 64} {
+			schema := store.Schema{Name: "t", Key: []store.KeyPart{store.OrderedPart("at", store.Int64.Within(0, 1000), scheme)}, Columns: []store.Column{store.PlainColumn("open", store.Int64)}}
+			tbl, err := paged.Create(t.Context(), opened(t, drivertest.NewMemory()), schema, pageRows)
+			require.NoError(t, err)
+			var rows []store.Row
+			for i := range int64(100) {
+				rows = append(rows, store.Row{"at": i})
+			}
+			require.NoError(t, tbl.Put(t.Context(), rows...))
+			for _, c := range []struct {
+				where  store.Predicate
+				lo, hi int64 // rows of these and of those between are left out
+			}{
+				{store.Or(at.Less(50), at.Greater(50)), 50, 50},
+				{store.Or(at.Equal(0), at.AtLeast(2)), 1, 1},
+				{store.Or(at.Less(2), at.Between(30, 1000)), 2, 29},
+			} {
+				var found, want []int64
+				for row, err := range tbl.Query(t.Context(), store.Query{Where: c.where, RequireIndex: true}) {
+					require.NoError(t, err)
+					found = append(found, row["at"].(int64))
+				}
+				for i := range int64(100) {
+					if i < c.lo || i > c.hi {
+						want = append(want, i)
+					}
+				}
+				require.ElementsMatch(t, want, found, "%v, pages of %d rows, not %d to %d", scheme, pageRows, c.lo, c.hi)
+			}
+		}
+	}
+}
+
 // A scan of a table that was loaded in the order of its keys opens a page for as many rows as it has, and a plain
 // query none.
 func TestWhatPagesCost(t *testing.T) {

@@ -70,3 +70,20 @@ func TestShortKey(t *testing.T) {
 	_, err := new(Table).open(v, driver.Row{Key: []byte{9}, Cells: []driver.Cell{{Qualifier: plainCell, Value: new(page).appendHead(nil)}}}, false)
 	require.ErrorIs(t, err, fault.ErrTampered)
 }
+
+// A plain mini-page that says what no writer says is damage.
+func TestForgedHeads(t *testing.T) {
+	key := func(s string) []byte { return []byte(s) }
+	for what, p := range map[string]*page{
+		"more rows than a page has":     {rows: 101},
+		"more cuts than rows":           {rows: 2, cuts: []cut{{1, key("m")}, {2, key("n")}, {3, key("o")}}},
+		"a cut before its page":         {rows: 9, cuts: []cut{{1, key("A")}}},
+		"cuts whose keys descend":       {rows: 9, cuts: []cut{{1, key("n")}, {2, key("m")}}},
+		"cuts whose rows descend":       {rows: 9, cuts: []cut{{2, key("m")}, {1, key("n")}}},
+		"a cut behind the last row":     {rows: 9, cuts: []cut{{9, key("m")}}},
+		"the next page before this one": {rows: 9, high: key("A")},
+		"the next page before a cut":    {rows: 9, high: key("b"), cuts: []cut{{1, key("m")}}},
+	} {
+		require.ErrorIs(t, (&page{key: key("a")}).readPlain(p.appendHead(nil), 100), fault.ErrTampered, what)
+	}
+}
