@@ -131,26 +131,26 @@ func (t *Table) PageRows() int { return t.pages.Schema().PageRows }
 // error of a bad row is a [store.RowError]. After any other error some rows may have been written: put them again, with the same
 // tie-breakers. The same key twice is [driver.ErrOverlap], here and in Update and Delete.
 func (t *Table) Put(ctx context.Context, rows ...store.Row) error {
-	return t.call(ctx, "put", "put into", len(rows), func(ctx context.Context, e *engine.Engine) error { return t.pages.Put(ctx, e, rows) })
+	return t.call(ctx, "put", "put into", func(ctx context.Context, e *engine.Engine) (int, error) { return len(rows), t.pages.Put(ctx, e, rows) })
 }
 
 // Update changes columns of rows that exist: key parts say which row it is, and the columns that a Row names get new values,
 // nil for null. A row that does not exist is [store.ErrNoRow]; others may have been changed then.
 func (t *Table) Update(ctx context.Context, rows ...store.Row) error {
-	return t.call(ctx, "update", "update", len(rows), func(ctx context.Context, e *engine.Engine) error { return t.pages.Update(ctx, e, rows) })
+	return t.call(ctx, "update", "update", func(ctx context.Context, e *engine.Engine) (int, error) { return len(rows), t.pages.Update(ctx, e, rows) })
 }
 
 // Delete removes rows by their key parts. A row that does not exist is no error.
 func (t *Table) Delete(ctx context.Context, keys ...store.Row) error {
-	return t.call(ctx, "delete", "delete from", len(keys), func(ctx context.Context, e *engine.Engine) error { return t.pages.Delete(ctx, e, keys) })
+	return t.call(ctx, "delete", "delete from", func(ctx context.Context, e *engine.Engine) (int, error) { return len(keys), t.pages.Delete(ctx, e, keys) })
 }
 
 // Get returns the row with the key parts of key, with the named columns or, where none is named, with all of them. It
 // returns nil, and no error, if there is no such row; [TableOf.Get] returns [store.ErrNoRow]. It reads one page.
 func (t *Table) Get(ctx context.Context, key store.Row, columns ...string) (row store.Row, err error) {
-	err = t.call(ctx, "get", "get from", 1, func(ctx context.Context, e *engine.Engine) (err error) {
+	err = t.call(ctx, "get", "get from", func(ctx context.Context, e *engine.Engine) (n int, err error) {
 		row, err = t.pages.Get(ctx, e, key, columns)
-		return err
+		return min(1, len(row)), err // a row has key parts
 	})
 	return row, err
 }
@@ -220,10 +220,10 @@ type Census struct {
 // Verify opens all pages, and checks that none is missing and that rows are where their keys belong. It goes on behind pages that
 // are damaged or missing: the error has how many there are, and the Census their places. Pages that are missing side by side count as one.
 func (t *Table) Verify(ctx context.Context) (c Census, err error) {
-	err = t.call(ctx, "verify", "verify", 0, func(ctx context.Context, e *engine.Engine) (err error) {
+	err = t.call(ctx, "verify", "verify", func(ctx context.Context, e *engine.Engine) (int, error) {
 		all, err := t.pages.Verify(ctx, e)
 		c = Census(all)
-		return err
+		return c.Rows, err
 	})
 	return c, err
 }
@@ -231,10 +231,10 @@ func (t *Table) Verify(ctx context.Context) (c Census, err error) {
 // Reseal seals all pages under the newest key that are not: after [store.Store.RotateKeys]. It can be made again after an error. A
 // client that dies while it writes may leave a page under the key that it knew, so that a second call may find some.
 func (t *Table) Reseal(ctx context.Context) (c Census, err error) {
-	err = t.call(ctx, "reseal", "reseal", 0, func(ctx context.Context, e *engine.Engine) (err error) {
+	err = t.call(ctx, "reseal", "reseal", func(ctx context.Context, e *engine.Engine) (int, error) {
 		all, err := t.pages.Reseal(ctx, e)
 		c = Census(all)
-		return err
+		return 0, err
 	})
 	return c, err
 }
@@ -251,14 +251,15 @@ func (t *Table) Stats() Stats {
 	return Stats{Opened: opened, Cached: cached}
 }
 
-// call does what concerns n rows, and observes it.
-func (t *Table) call(ctx context.Context, name, doing string, n int, do func(context.Context, *engine.Engine) error) error {
+// call does something, which returns of how many rows it was, and observes it.
+func (t *Table) call(ctx context.Context, name, doing string, do func(context.Context, *engine.Engine) (int, error)) error {
 	e, err := t.pages.Use()
 	if err != nil {
 		return t.pages.Refused(ctx, name, fault.Prefixed(err))
 	}
 	ctx, end := t.pages.Operation(ctx, name)
-	if err = do(ctx, e); err != nil {
+	n, err := do(ctx, e)
+	if err != nil {
 		n, err = 0, t.failed(doing, err)
 	}
 	end(n, err)

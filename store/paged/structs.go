@@ -43,11 +43,7 @@ func For[T any](ctx context.Context, st *store.Store, name string, options ...st
 	if err != nil {
 		return nil, err
 	}
-	unmapped := false
-	for _, option := range options {
-		unmapped = unmapped || option == store.AllowUnmapped
-	}
-	of := &TableOf[T]{tbl, structs.NewFitting(plan, unmapped)}
+	of := &TableOf[T]{tbl, structs.NewFitting(plan, slices.Contains(options, store.AllowUnmapped))}
 	_, err = tbl.pages.Now().WithSecondLook(ctx, func(e *engine.Engine) error {
 		_, err := of.fit.Of(e.View)
 		return err

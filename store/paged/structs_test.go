@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -120,6 +125,12 @@ func TestStructs(t *testing.T) {
 		}
 		require.Equal(t, 1, found)
 	}
+	require.NoError(t, of.Put(ctx, again))
+	for range of.Query(ctx, store.Query{}) {
+		break // of two
+	}
+	require.NoError(t, of.Delete(ctx, again))
+	require.ErrorIs(t, of.Delete(ctx, &sample{Who: "w", At: at}), store.ErrColumn, "no tie-breaker is drawn for a row that is to be there")
 
 	// What does not fit is said, before the schema changes and after.
 	var row2 *sample
@@ -139,7 +150,9 @@ func TestStructs(t *testing.T) {
 	require.ErrorIs(t, of.Put(ctx, row), store.ErrSchemaChanged)
 	fewer, err := paged.For[sample](ctx, st, "t", store.AllowUnmapped)
 	require.NoError(t, err)
-	require.ErrorIs(t, fewer.Put(ctx, row), store.ErrColumn, "it would make a column null")
+	err = fewer.Put(ctx, row)
+	require.ErrorIs(t, err, store.ErrColumn, "it would make a column null")
+	require.NotErrorIs(t, err, store.ErrWritten)
 	row.Size = 9
 	require.NoError(t, fewer.Update(ctx, row))
 	got, err = fewer.Get(ctx, row)
@@ -175,19 +188,22 @@ func TestQueriesEndWithTheirContext(t *testing.T) {
 	require.Equal(t, 3, n)
 }
 
-// A call that is refused before it reads or writes is observed as any other that fails.
-func TestRefusedCallsAreObserved(t *testing.T) {
+// Each call is observed once. One that is refused before it reads or writes is so as any other that fails.
+func TestCallsAreObserved(t *testing.T) {
 	ctx := t.Context()
 	var lines bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), &store.Options{Logger: logger})
+	spans := tracetest.NewInMemoryExporter()
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), &store.Options{
+		Logger: logger, TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
+	})
 	require.NoError(t, err)
 	_, err = paged.Create(ctx, st, store.Must(store.SchemaOf[sample]("t")), 4)
 	require.NoError(t, err)
 	of := store.Must(paged.For[sample](ctx, st, "t"))
-	require.NoError(t, st.Alter(ctx, "t", store.RenameColumn("note", "remark")))
 	x := &sample{Who: "w"}
-	for name, call := range map[string]func() error{
+	require.NoError(t, of.Put(ctx, x))
+	calls := map[string]func() error{
 		"put":    func() error { return of.Put(ctx, x) },
 		"update": func() error { return of.Update(ctx, x) },
 		"delete": func() error { return of.Delete(ctx, x) },
@@ -198,7 +214,26 @@ func TestRefusedCallsAreObserved(t *testing.T) {
 			}
 			return nil
 		},
-	} {
+	}
+	verify := func() error { _, err := of.Table().Verify(ctx); return err }
+	nothing := func() error {
+		_, err := of.Table().Get(ctx, store.Row{"who": "nobody", "at": x.At, "id": x.ID})
+		return err
+	}
+	for _, c := range []struct {
+		name string
+		call func() error
+		rows int
+	}{{"put", calls["put"], 1}, {"update", calls["update"], 1}, {"get", calls["get"], 1}, {"get", nothing, 0}, {"query", calls["query"], 1}, {"verify", verify, 1}, {"delete", calls["delete"], 1}} {
+		spans.Reset()
+		require.NoError(t, c.call(), c.name)
+		all := slices.DeleteFunc(spans.GetSpans(), func(s tracetest.SpanStub) bool { return s.SpanKind == trace.SpanKindClient })
+		require.Len(t, all, 1, c.name)
+		require.Equal(t, "rangecrypt."+c.name, all[0].Name)
+		require.Contains(t, all[0].Attributes, attribute.Int("rangecrypt.rows", c.rows), c.name)
+	}
+	require.NoError(t, st.Alter(ctx, "t", store.RenameColumn("note", "remark")))
+	for name, call := range calls {
 		lines.Reset()
 		require.ErrorIs(t, call(), store.ErrSchemaChanged, name)
 		require.Equal(t, 1, strings.Count(lines.String(), "\n"), "%s: %s", name, &lines)
