@@ -76,6 +76,16 @@ func TestIndexedRestore(t *testing.T) {
 	}
 }
 
+// Of a further list those pairs are taken that fit between those of the lists before.
+func TestPairsThatAgree(t *testing.T) {
+	of := func(x, c uint64) pair { return pair{x: x, c: u192{lo: c}} }
+	chosen := []pair{of(10, 100), of(20, 200)}
+	fit := []pair{of(5, 50), of(15, 150), of(25, 300)}
+	contrary := []pair{of(5, 100), of(5, 150), of(10, 100), of(10, 110), of(15, 50), of(15, 100), of(15, 198), of(15, 250), of(25, 150), of(25, 202)}
+	require.Equal(t, fit, agreeing(slices.Concat(fit, contrary), chosen))
+	require.Equal(t, contrary, agreeing(contrary, nil))
+}
+
 // A client that has added values notices that the unit is as before.
 func TestIndexedNoticesPutBack(t *testing.T) {
 	ix := opetest.NewIndex()
