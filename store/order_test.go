@@ -1,6 +1,8 @@
 package store
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,6 +99,60 @@ func TestServerIndexHasNoOrder(t *testing.T) {
 			require.ErrorIs(t, failed, ErrColumn)
 			require.ErrorContains(t, failed, "more than 4 rows to sort by column")
 			require.ErrorContains(t, failed, "leave out its server index: index entries have its order")
+		}
+	}
+}
+
+// A query has the rows that its predicate selects, in the order of any part of the row key, whatever the parts before it are.
+func TestOrderOfParts(t *testing.T) {
+	a, b := Field[int64]("a"), Field[int64]("b")
+	selects := map[string]struct {
+		where Predicate
+		holds func(a, b int64) bool
+	}{
+		"all":                 {Predicate{}, func(_, _ int64) bool { return true }},
+		"one a":               {a.Equal(1), func(a, _ int64) bool { return a == 1 }},
+		"some a":              {a.In(0, 2), func(a, _ int64) bool { return a != 1 }},
+		"a range of b":        {b.Between(3, 11), func(_, b int64) bool { return 3 <= b && b <= 11 }},
+		"of one a, a range":   {And(a.Equal(1), b.Between(3, 11)), func(a, b int64) bool { return a == 1 && 3 <= b && b <= 11 }},
+		"of some a, a range":  {And(a.In(0, 2), b.Less(9)), func(a, b int64) bool { return a != 1 && b < 9 }},
+		"of one a, several b": {And(a.Equal(1), b.In(13, 4, 7)), func(a, b int64) bool { return a == 1 && (b == 13 || b == 4 || b == 7) }},
+	}
+	kinds := map[string]func(name string) KeyPart{
+		"hashed":  func(name string) KeyPart { return HashedPart(name, Int64) },
+		"plain":   func(name string) KeyPart { return PlainPart(name, Int64) },
+		"ordered": func(name string) KeyPart { return OrderedPart(name, Int64.Within(0, 100), Boldyreva) },
+	}
+	st, err := Open(t.Context(), drivertest.NewMemory(), kms.NewLocal(testMaster), nil)
+	require.NoError(t, err)
+	for first, partA := range kinds {
+		for second, partB := range kinds {
+			tbl, err := st.Create(t.Context(), Schema{Name: first + "_" + second, Key: []KeyPart{partA("a"), partB("b")}})
+			require.NoError(t, err)
+			var rows []Row
+			for i := range int64(24) {
+				rows = append(rows, Row{"a": i * 7 % 3, "b": i % 17})
+			}
+			require.NoError(t, tbl.Put(t.Context(), rows...))
+			for what, s := range selects {
+				want := slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !s.holds(r["a"].(int64), r["b"].(int64)) })
+				for _, by := range []string{"", "a", "b"} {
+					for _, reverse := range []bool{false, true} {
+						var found []Row
+						for row, err := range tbl.Query(t.Context(), Query{Where: s.where, OrderBy: by, Reverse: reverse && by != ""}) {
+							require.NoError(t, err)
+							found = append(found, row)
+						}
+						require.ElementsMatch(t, want, found, "%s by %s", first+" and "+second+", "+what, by)
+						require.True(t, by == "" || slices.IsSortedFunc(found, func(x, y Row) int {
+							if reverse {
+								x, y = y, x
+							}
+							return cmp.Compare(x[by].(int64), y[by].(int64))
+						}), "%s by %s", first+" and "+second+", "+what, by)
+					}
+				}
+			}
 		}
 	}
 }

@@ -137,12 +137,16 @@ func (t *Table) Put(ctx context.Context, rows ...store.Row) error {
 // Update changes columns of rows that exist: key parts say which row it is, and the columns that a Row names get new values,
 // nil for null. A row that does not exist is [store.ErrNoRow]; others may have been changed then.
 func (t *Table) Update(ctx context.Context, rows ...store.Row) error {
-	return t.call(ctx, "update", "update", func(ctx context.Context, e *engine.Engine) (int, error) { return len(rows), t.pages.Update(ctx, e, rows) })
+	return t.call(ctx, "update", "update", func(ctx context.Context, e *engine.Engine) (int, error) {
+		return len(rows), t.pages.Update(ctx, e, rows)
+	})
 }
 
 // Delete removes rows by their key parts. A row that does not exist is no error.
 func (t *Table) Delete(ctx context.Context, keys ...store.Row) error {
-	return t.call(ctx, "delete", "delete from", func(ctx context.Context, e *engine.Engine) (int, error) { return len(keys), t.pages.Delete(ctx, e, keys) })
+	return t.call(ctx, "delete", "delete from", func(ctx context.Context, e *engine.Engine) (int, error) {
+		return len(keys), t.pages.Delete(ctx, e, keys)
+	})
 }
 
 // Get returns the row with the key parts of key, with the named columns or, where none is named, with all of them. It
