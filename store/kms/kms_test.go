@@ -261,6 +261,17 @@ func FuzzUnwrap(f *testing.F) {
 	})
 }
 
+// Who tries passphrases has to try them for each database anew.
+func TestSaltIsDrawn(t *testing.T) {
+	salts := make(map[string]bool)
+	for range 3 {
+		wrapped, err := passphrase(t, "x").wrap(background, make([]byte, ope.KeySize), cost{1, leastLane, 1})
+		require.NoError(t, err)
+		salts[string(wrapped[costEnd:wrappedEnd])] = true
+	}
+	require.Len(t, salts, 3)
+}
+
 func TestArgumentsThatHoldNoSecret(t *testing.T) {
 	_, err := NewLocal(ope.Key{}).Wrap(background, []byte("key"))
 	require.ErrorIs(t, err, ope.ErrKey)

@@ -569,6 +569,15 @@ func TestProgramThatShowsWhatItUnwrapped(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf("request %x", sha256.Sum256(key)))
 }
 
+// A program may have secrets of its own, such as a token, and show what it was about to answer with.
+func TestProgramThatShowsItsAnswer(t *testing.T) {
+	for _, answer := range []string{"token_of_the_service-0123456789", "c2VjcmV0IG9mIHRoZSBwcm9ncmFt", strings.Repeat("5ec2e7", 8)} {
+		_, err := behaves(t, "say", "1", answer, "cannot use "+answer).Wrap(background, ope.GenerateKey().Secret())
+		require.ErrorContains(t, err, "exit code 1")
+		require.NotContains(t, err.Error(), answer)
+	}
+}
+
 // FuzzRemark: what is shown of a program's messages is short, has nothing that a terminal obeys, and no part of a secret.
 func FuzzRemark(f *testing.F) {
 	secret := testKey(f, 0).Derive("secret").Secret()
