@@ -2,6 +2,7 @@ package paged_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +117,23 @@ func TestBadRows(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, c.Rows)
 	require.GreaterOrEqual(t, c.Pages, 3)
+}
+
+// A row that becomes too large for a page by an update is refused, and stays as it was.
+func TestRowsThatGrowTooLarge(t *testing.T) {
+	tbl, err := paged.Create(t.Context(), opened(t, drivertest.NewMemory()), store.Schema{
+		Name: "t", Key: []store.KeyPart{store.HashedPart("k", store.Int64)},
+		Columns: []store.Column{store.RandomisedColumn("a", store.String), store.RandomisedColumn("b", store.String)},
+	}, 0)
+	require.NoError(t, err)
+	row := store.Row{"k": int64(1), "a": strings.Repeat("a", 3<<19)}
+	require.NoError(t, tbl.Put(t.Context(), row))
+	err = tbl.Update(t.Context(), store.Row{"k": int64(1), "b": strings.Repeat("b", 3<<19)})
+	require.ErrorIs(t, err, driver.ErrTooLarge)
+	got, err := tbl.Get(t.Context(), row)
+	require.NoError(t, err)
+	require.NotContains(t, got, "b")
+	require.Len(t, got["a"], 3<<19)
 }
 
 // A client that goes on to write notices a changed schema and new keys by itself, also with a lease, in pages that nobody else writes.

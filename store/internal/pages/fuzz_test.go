@@ -2,6 +2,7 @@ package pages
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"testing"
 
@@ -86,4 +87,7 @@ func TestForgedHeads(t *testing.T) {
 	} {
 		require.ErrorIs(t, (&page{key: key("a")}).readPlain(p.appendHead(nil), 100), fault.ErrTampered, what)
 	}
+	lengths := append((&page{rows: 2}).appendHead(nil), 1, 0) // of the values of column 1, which overflow together
+	lengths = binary.AppendUvarint(binary.AppendUvarint(lengths, 1<<63), 1<<63)
+	require.ErrorIs(t, (&page{key: key("a")}).readPlain(lengths, 100), fault.ErrTampered)
 }

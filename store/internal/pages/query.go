@@ -144,7 +144,7 @@ func (t *Table) rows(ctx context.Context, e *engine.Engine, q query.Selection, y
 			if !p.tree.Holds(row.Values) {
 				continue
 			}
-			if !yield(p.row(e.View, row)) {
+			if !yield(e.Row(row, p.want)) {
 				return false
 			}
 			if left--; left == 0 {
@@ -186,19 +186,6 @@ func (w *walk) plan(ctx context.Context, p *plan) error {
 		}
 	}
 	return nil
-}
-
-// row returns a row as the query asks for it.
-func (p *plan) row(t *rowcodec.View, r *rowcodec.Record) rowcodec.RowValues {
-	row := t.Row(r, p.want)
-	if !p.sealed {
-		for _, c := range t.Parts {
-			if !c.Clear() {
-				delete(row, c.Name)
-			}
-		}
-	}
-	return row
 }
 
 // Get returns the row with a key, or nil.
