@@ -299,9 +299,10 @@ func notReplaced(err error) error {
 		"'rangecrypt verify --repair' may mend a mixture of two writes, and a backup anything else", err)
 }
 
-// announce makes durable what records are found by, but for the postings that were before, and doubts.
+// announce makes durable what records are found by, but for the postings that were before, and doubts. These are also of columns that
+// this view does not know, perhaps the first ones that are searched.
 func (t *Engine) announce(ctx context.Context, records []*rowcodec.Record, before [][]byte, doubts []driver.Mutation) error {
-	if err := t.encryptColumns(ctx, records); err != nil || t.Postings == nil {
+	if err := t.encryptColumns(ctx, records); err != nil {
 		return err
 	}
 	known := make(map[string]bool, len(before))
@@ -409,18 +410,15 @@ func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange, doubt ro
 // dropAll removes the postings of records, and those that were doubted, later. Where others may be putting copies into them,
 // they are read before: what removes them comes after what was read, so that a copy which replaces that is too late.
 func (t *Engine) dropAll(ctx context.Context, gone []*rowcodec.Record, doubted [][]byte) {
-	if t.Postings == nil {
-		return
-	}
 	keys := append(t.AllPostingKeys(gone), doubted...)
 	slices.SortFunc(keys, bytes.Compare)
 	if keys = slices.CompactFunc(keys, bytes.Equal); len(keys) == 0 {
 		return
 	}
 	t.later(ctx, func(ctx context.Context) error {
-		if t.Meta.Copies() {
+		if family := t.postings(); family != nil && t.Env.Now().Meta.Copies() {
 			read := func([]driver.Row, []int) error { return nil }
-			if err := chunks.GetEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, read); err != nil {
+			if err := chunks.GetEach(ctx, family, keys, driver.Slice{Stamps: true}, read); err != nil {
 				return err
 			}
 		}

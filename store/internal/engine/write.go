@@ -225,12 +225,15 @@ func (t *Engine) later(ctx context.Context, drop func(context.Context) error) {
 	})
 }
 
+// postings returns where postings are: also those of a first searched column, which is newer than this view.
+func (t *Engine) postings() driver.Family { return cmp.Or(t.Postings, t.Env.Now().Postings) }
+
 // Post makes postings durable.
 func (t *Engine) Post(ctx context.Context, puts []driver.Mutation) error {
-	if len(puts) == 0 {
-		return nil
+	if family := t.postings(); len(puts) > 0 && family != nil {
+		return family.Apply(ctx, puts...)
 	}
-	return t.Postings.Apply(ctx, puts...)
+	return nil
 }
 
 // Unpost removes postings.
