@@ -209,9 +209,9 @@ func passOf(p catalogue.MigrationPass) Pass {
 
 // Pause lets copies and verifications stop at their next batch, or go on if it is false. Dual writes go on.
 func (m *Migration) Pause(ctx context.Context, paused bool) error {
-	return m.advance(ctx, "pause", func(rec *catalogue.Migration) error {
+	return m.advance(ctx, map[bool]string{true: "pause", false: "resume"}[paused], func(rec *catalogue.Migration) error {
 		if !rec.Phase.Dual() && rec.Phase != catalogue.PhaseCutOver {
-			return notAt(*rec, "nothing goes on that could be paused")
+			return notAt(*rec, "nothing goes on that could be paused or resumed")
 		}
 		rec.Paused = paused
 		return nil

@@ -351,6 +351,7 @@ func TestWhatCannotBePrepared(t *testing.T) {
 	_, err = s.m.Copy(s.ctx, whole, nil)
 	require.ErrorIs(t, err, ErrPhase)
 	require.ErrorIs(t, s.m.Pause(s.ctx, true), ErrPhase)
+	require.ErrorContains(t, s.m.Pause(s.ctx, false), "resume table")
 
 	full := newStage(t, 3, conditional)
 	require.NoError(t, full.table.Put(full.ctx, store.Row{"id": int64(9)}))

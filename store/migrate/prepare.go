@@ -11,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/rowsize"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/layouts"
@@ -47,7 +48,8 @@ func (m *Migration) Plan(ctx context.Context) (Plan, error) {
 
 // Prepare begins a migration, if its plan has nothing that is unfit or unmapped. All writers of the source write through a
 // [Mirror] before rows are copied. The table must be empty, unless the caller wants to continue with the rows that it has. Nobody may be
-// writing them through the Mirror of an earlier migration then. A plan or a table that does not do is [ErrUnfit], one prepared before [ErrPhase].
+// writing them through the Mirror of an earlier migration then. A plan or a table that does not do is [ErrUnfit], one prepared before [ErrPhase],
+// and one whose own rows are coming into another table of the store, or have come: its Drop would remove it.
 func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
 	fingerprint, err := m.source.Fingerprint(ctx) // of before the plan: passes refuse what is altered during it
 	if err != nil {
@@ -109,6 +111,9 @@ func (m *Migration) plan(ctx context.Context) (Plan, error) {
 		return Plan{}, ofSource(err)
 	}
 	t, err := m.table.Refresh(ctx)
+	if err == nil {
+		err = administer.NoSource(ctx, m.table.Table, m.source)
+	}
 	if err != nil {
 		return Plan{}, err
 	}

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,11 +54,15 @@ func (s encrypted) into(tbl *session.Table) bool { return s.table != nil && s.ta
 // appends reports whether rows are never replaced, or the table is gone, which had the schema of the other.
 func (s encrypted) appends() bool { return s.table == nil || s.table.Now().Meta.AppendOnly() }
 
-// Name implements [Source].
-func (s encrypted) Name() string { return catalogue.TableSource + s.name }
-
-// Now implements [Source].
+// Name and Now implement [Source], Own [administer.Own].
+func (s encrypted) Name() string                           { return catalogue.TableSource + s.name }
 func (s encrypted) Now(context.Context) (time.Time, error) { return time.Now(), nil }
+func (s encrypted) Own() (tbl *session.Table) {
+	if s.table != nil {
+		tbl = s.table.Table
+	}
+	return tbl
+}
 
 // Meant implements identified.
 func (s encrypted) Meant(fingerprint string) error {
@@ -73,12 +78,13 @@ func (s encrypted) look(ctx context.Context) (*engine.Engine, error) {
 		return nil, s.gone()
 	}
 	t, err := s.table.Refresh(ctx)
+	rec, unread := s.table.Database().Catalogue.Migration(ctx, s.table.ID())
 	switch {
 	case errors.Is(err, fault.ErrNoTable):
 		return nil, s.gone()
 	case err != nil:
 		return nil, err
-	case s.target(ctx):
+	case unread == nil && rec.Phase.Dual():
 		return nil, fmt.Errorf("%w: rows are coming into table %q itself: cut that migration over, or abort it, before", ErrUnfit, t.Meta.Name)
 	}
 	return t, nil
@@ -104,29 +110,18 @@ func (s encrypted) Describe(ctx context.Context) (d Description, err error) {
 	if err != nil {
 		return d, err
 	}
-	columns := func(of []*rowcodec.Column) (all []Column, err error) {
+	columns := func(of []*rowcodec.Column) (all []Column) {
 		for _, c := range of {
-			typ, err := store.ParseType(c.Type.String())
-			if err != nil {
-				return nil, err
-			}
+			typ, unknown := store.ParseType(c.Type.String())
+			err = cmp.Or(err, unknown)
 			all = append(all, Column{Name: c.Name, Type: typ, Foreign: c.Type.String()})
 		}
-		return all, nil
+		return all
 	}
-	if d.Key, err = columns(t.Parts); err != nil {
-		return d, err
-	}
-	d.Columns, err = columns(t.Columns)
+	d.Key, d.Columns = columns(t.Parts), columns(t.Columns)
 	d.TTL = time.Duration(t.Meta.TTL) * time.Second
 	d.BeforeDrop = []string{"Backups and snapshots of the database keep what the table had: delete them, too, if its keys may be known to others."}
 	return d, err
-}
-
-// target reports whether rows come into the table itself.
-func (s encrypted) target(ctx context.Context) bool {
-	rec, err := s.table.Database().Catalogue.Migration(ctx, s.table.ID())
-	return err == nil && rec.Phase.Dual()
 }
 
 // found returns a row that was read, and the latest stamp of its cells.

@@ -351,6 +351,57 @@ func TestSourceOfAnEarlierMigration(t *testing.T) {
 	}
 }
 
+// No rows come into a table whose own rows come into another one, or have come: that one would miss them, and its Drop would remove them.
+func TestNoRowsComeIntoASource(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		ctx := t.Context()
+		var stores [2]*store.Store
+		db, key := drivertest.NewMemory(), ope.GenerateKey()
+		for i := range stores {
+			if i == 1 && apart {
+				db, key = drivertest.NewMemory(), ope.GenerateKey()
+			}
+			st, err := store.Open(ctx, db, kms.NewLocal(key), nil)
+			require.NoError(t, err)
+			stores[i] = st
+		}
+		tables := make(map[string]*store.Table)
+		for i, name := range []string{"a", "b", "c"} {
+			tbl, err := stores[min(i, 1)].Create(ctx, store.Schema{Name: name, Key: []store.KeyPart{store.HashedPart("id", store.Int64)}})
+			require.NoError(t, err)
+			tables[name] = tbl
+		}
+		prepare := func(from, into string) (*Migration, error) {
+			source, err := FromTable(ctx, stores[map[string]int{"b": 1, "c": 1}[from]], from)
+			require.NoError(t, err)
+			m, err := New(tables[into], source)
+			require.NoError(t, err)
+			_, err = m.Prepare(ctx, true)
+			return m, err
+		}
+		m := copiedFrom(t, stores[0], "a", tables["b"])
+		if !apart {
+			_, err := prepare("c", "a")
+			require.ErrorIs(t, err, ErrPhase)
+			require.ErrorContains(t, err, `"a" are coming into table "b"`)
+		}
+		_, err := m.Verify(ctx, whole, nil)
+		require.NoError(t, err)
+		require.NoError(t, m.Cutover(ctx))
+		back, err := prepare("b", "a")
+		require.ErrorIs(t, err, ErrPhase)
+		require.ErrorContains(t, err, `"a" are coming into table "b"`)
+		_, err = back.Plan(ctx)
+		require.ErrorIs(t, err, ErrPhase)
+		_, err = prepare("b", "c") // the way back
+		require.NoError(t, err)
+		m = copiedFrom(t, stores[0], "a", store.Must(stores[0].Create(ctx, store.Schema{Name: "d", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}})))
+		require.NoError(t, m.Abort(ctx))
+		_, err = prepare("b", "a")
+		require.ErrorIs(t, err, ErrPhase, "the one that was aborted does not matter")
+	}
+}
+
 // copiedFrom returns a migration from one of our own tables, after its first copy.
 func copiedFrom(t *testing.T, from *store.Store, name string, into *store.Table) *Migration {
 	t.Helper()

@@ -526,6 +526,28 @@ func Followed(ctx context.Context, db *session.Database, name string) error {
 	return nil
 }
 
+// Own is of a source of rows that is a table of a store, and returns that table, or nil where it is gone.
+type Own interface{ Own() *session.Table }
+
+// NoSource returns [fault.ErrPhase] if rows of a table that others are to come into are coming into another one, or have come: that one would
+// miss the others, and who drops the source of that one would drop them. It may be the source of the others, then of any database.
+func NoSource(ctx context.Context, tbl *session.Table, source any) error {
+	t := tbl.Now().Meta
+	_, other, _, err := follower(ctx, tbl.Database(), t.Name)
+	if own, is := source.(Own); is && own.Own() != nil && err == nil && other == "" {
+		from := own.Own()
+		var rec catalogue.Migration
+		rec, err = from.Database().Catalogue.Migration(ctx, from.ID())
+		if rec.From(t) && rec.Phase != catalogue.PhaseAborted {
+			other = from.Now().Meta.Name
+		}
+	}
+	if err == nil && other != "" {
+		err = fmt.Errorf("%w: rows of table %q are coming into table %q, or have come, and who drops the source of that one drops what comes here: take another table", fault.ErrPhase, t.Name, other)
+	}
+	return err
+}
+
 // MadeAgain returns [fault.ErrNoTable] if a table was dropped and made again under its name, and rows of a source come into the new one, or have
 // come: it would not get what is written by who has the old one.
 func MadeAgain(ctx context.Context, was *session.Table, source string) error {
