@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -195,4 +196,40 @@ func TestLostRanksOfColumnUnderConversion(t *testing.T) {
 	gone()
 	tbl = repaired(t, db, inspect.FaultIndex)
 	require.Len(t, keysBy(t, tbl, Int64.Field("v").AtLeast(0)), 5)
+}
+
+// To make an index again is a change of the catalogue, so nobody does that under one that is older than the rows, of whichever table.
+func TestReindexUnderOlderCatalogue(t *testing.T) {
+	for name, scheme := range map[string]ColumnScheme{"kerschbaum": Kerschbaum, "ranked": KerschbaumRanked, "indexed": WozniakIndexed} {
+		for _, newer := range []string{"t", "other"} {
+			t.Run(name+" and newer rows of "+newer, func(t *testing.T) {
+				db := drivertest.NewMemory()
+				st := stores(t, db, 1)[0]
+				tables := make(map[string]*Table)
+				for _, name := range []string{"t", "other"} {
+					var err error
+					tables[name], err = st.Create(t.Context(), Schema{Name: name, Key: []KeyPart{HashedPart("k", Int64)}, Columns: []Column{OrderedColumn("v", Int64, scheme)}})
+					require.NoError(t, err)
+					require.NoError(t, tables[name].Put(t.Context(), Row{"k": int64(0), "v": int64(0)}))
+				}
+				root, err := db.Family(t.Context(), catalogue.Spec)
+				require.NoError(t, err)
+				older := backUp(t, root)
+				require.NoError(t, st.Alter(t.Context(), newer, AddColumn(RandomisedColumn("later", Int64))))
+				require.NoError(t, tables[newer].Put(t.Context(), Row{"k": int64(1), "v": int64(1), "later": int64(1)}))
+				newest := backUp(t, root)
+				older()
+				behind, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+				require.NoError(t, err)
+				require.ErrorIs(t, behind.RebuildIndex(t.Context(), "v", nil), errPutBack)
+				newest()
+				is, err := stores(t, db, 1)[0].Table(t.Context(), newer)
+				require.NoError(t, err)
+				require.Equal(t, []int64{0, 1}, slices.Sorted(slices.Values(keysBy(t, is, Int64.Field("v").AtLeast(0)))))
+				n, err := is.Count(t.Context(), Int64.Field("later").Equal(1))
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+			})
+		}
+	}
 }

@@ -31,13 +31,11 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 	if c == nil {
 		return true, nil
 	}
-	if err := v.behind(ctx); errors.Is(err, catalogue.ErrPutBack) {
+	err := rewrite.Reindex(ctx, v.of, t, c.Name, func(rows int) { v.progress("making an index again", rows) })
+	if errors.Is(err, catalogue.ErrPutBack) {
 		v.report.PutBack = true // which the rows tell, too, when they are read
 		return false, nil
-	} else if err != nil {
-		return false, err
 	}
-	err := rewrite.Reindex(ctx, v.of, t, c.Name, func(rows int) { v.progress("making an index again", rows) })
 	if fault.Refused(err) || errors.Is(err, ope.ErrFull) {
 		return false, nil
 	}
@@ -60,28 +58,6 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 	}
 	v.lost[id] = len(faults) > 0
 	return len(faults) == 0, err
-}
-
-// behind returns an error if a row is newer than the catalogue. To make an index again is a change of the catalogue. After it, such
-// rows would be no newer, and lose what the catalogue does not know of them when they are stored again.
-func (v *Verifier) behind(ctx context.Context) error {
-	t := v.table
-	keys := t.Rows(0, 1)
-	keys.Cells.Only = [][]byte{rowcodec.KeyQualifier}
-	return chunks.InBatches(ctx, t.Data, keys, func(rows []driver.Row) error {
-		var s rowcodec.Scratch
-		latest := uint32(0)
-		for _, row := range rows {
-			s.Where.Of(t.View, row.Key)
-			for _, cell := range row.Cells { // of which one was left by a deletion is empty
-				if _, h, _ := t.OpenKeyCell(cell.Value, &s); len(cell.Value) > 0 {
-					latest = max(latest, h.Policy) // what is wrong with the cell is told when the rows are checked
-				}
-			}
-		}
-		_, err := t.Env.AtLeast(ctx, latest)
-		return err
-	})
 }
 
 // mendRows mends what is wrong with rows, and makes sure that what it wrote is such as others expect it by

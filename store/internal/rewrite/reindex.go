@@ -108,8 +108,11 @@ func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.En
 	}
 	ref, was := t.IndexOf(c), c.Unit
 	b.was = was
+	err := behind(ctx, b.db, ref)
+	if err != nil {
+		return err
+	}
 	if c.RankSize > 0 {
-		var err error
 		b.unfit, err = renew(ctx, tbl, column, b.progress)
 		return err
 	}
@@ -118,7 +121,7 @@ func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.En
 			return err
 		}
 	}
-	err := b.changeIndex(ctx, ref, func(e *catalogue.Edit, f *meta.Field) bool {
+	err = b.changeIndex(ctx, ref, func(e *catalogue.Edit, f *meta.Field) bool {
 		if f.Unit != was { // another client has begun
 			return false
 		}
