@@ -189,11 +189,11 @@ func (v *Verification) Add(other *Verification) {
 	}
 }
 
-// Sound reports whether there is no fault that was not mended.
+// Sound reports whether there is no fault that was not mended, and no row newer than the catalogue.
 func (v *Verification) Sound() bool {
 	n := 0
 	for _, faults := range v.Faults {
 		n += faults
 	}
-	return n == v.Repaired
+	return n == v.Repaired && !v.PutBack
 }

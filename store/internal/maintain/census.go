@@ -2,10 +2,12 @@ package maintain
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -54,7 +56,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 	keys.Cells = leastOf(v.table)
 	err = chunks.InBatches(ctx, v.table.Data, keys, func(batch []driver.Row) error {
 		for _, row := range batch {
-			rows.add(known, pseudonym.At(row.Key, 0))
+			rows.add(known, pseudonym.At(row.Key, 0), writtenAt(row))
 		}
 		v.progress("orphans", rows.n)
 		return nil
@@ -68,7 +70,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 				case err != nil:
 					return err
 				case ours:
-					postings.add(known, pseudonym.At(row.Key, len(meta.ColumnID{})))
+					postings.add(known, pseudonym.At(row.Key, len(meta.ColumnID{})), 0)
 				case left(now, row.Key):
 					v.report.Postings, v.report.Dangling, v.report.Unknown = v.report.Postings+1, v.report.Dangling+1, v.report.Unknown+1
 					if v.opts.Repair && len(v.dangling) < v.room {
@@ -89,8 +91,15 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 	if known, err = pseudonym.All(ctx, v.of); err != nil {
 		return err
 	}
-	v.report.Orphans, v.report.OrphanPostings = rows.without(known), postings.without(known)
-	return nil
+	latest := uint32(0)
+	v.report.Orphans, latest = rows.without(known)
+	v.report.OrphanPostings, _ = postings.without(known)
+	// Those of tenants that were made since the catalogue was saved are none either.
+	_, err = v.table.Env.AtLeast(ctx, latest)
+	if errors.Is(err, catalogue.ErrPutBack) {
+		v.report.PutBack, err = true, nil
+	}
+	return err
 }
 
 // knownPosting reports whether a posting is of a column that the table has, or had. It returns the table as it
@@ -139,30 +148,35 @@ const mostStrays = 1 << 16
 
 // strayCount counts keys by the pseudonyms that were unknown, most of them.
 type strayCount struct {
-	by map[pseudonym.Token]int
+	by map[pseudonym.Token]strayKeys
 	n  int // of all keys
 }
 
-func (s *strayCount) add(known map[pseudonym.Token]bool, of pseudonym.Token) {
+type strayKeys struct {
+	n      int
+	latest uint32 // version of the catalogue at which one was written
+}
+
+func (s *strayCount) add(known map[pseudonym.Token]bool, of pseudonym.Token, written uint32) {
 	s.n++
 	if known[of] {
 		return
 	}
 	if s.by == nil {
-		s.by = make(map[pseudonym.Token]int)
+		s.by = make(map[pseudonym.Token]strayKeys)
 	}
 	if _, there := s.by[of]; !there && len(s.by) == mostStrays {
 		of = pseudonym.Token{}
 	}
-	s.by[of]++
+	s.by[of] = strayKeys{s.by[of].n + 1, max(s.by[of].latest, written)}
 }
 
-// without returns how many keys are not of tenants that are known by now.
-func (s *strayCount) without(known map[pseudonym.Token]bool) (n int) {
+// without returns how many keys are not of tenants that are known by now, and when the latest of them was written.
+func (s *strayCount) without(known map[pseudonym.Token]bool) (n int, latest uint32) {
 	for of, keys := range s.by {
 		if !known[of] {
-			n += keys
+			n, latest = n+keys.n, max(latest, keys.latest)
 		}
 	}
-	return n
+	return n, latest
 }

@@ -1,10 +1,12 @@
 package maintain
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
@@ -50,6 +52,9 @@ type orphanSweep struct {
 
 func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 	t, rows := s.table, newStrays(s.pseudonyms)
+	if err := s.behind(rows); err != nil {
+		return deleted, err
+	}
 	// Postings first: what is left of a row that was deleted is a posting that nothing leads to.
 	if t.Postings != nil {
 		deleted.Postings, err = s.family(t.Postings, driver.Range{AnyOrder: true}, rows, func(key []byte) (string, error) {
@@ -73,6 +78,41 @@ func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 		deleted.Indexes, err = s.indexes()
 	}
 	return deleted, err
+}
+
+// behind returns an error if a row of no tenant is newer than the catalogue: tenants that were made since it was saved count as dropped.
+func (s *orphanSweep) behind(rows *strays) error {
+	latest := uint32(0)
+	r := driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}
+	err := chunks.InBatches(s.ctx, s.table.Data, r, func(batch []driver.Row) error {
+		for _, row := range batch {
+			of := pseudonym.At(row.Key, 0)
+			stray, err := rows.has(string(of[:]))
+			if err != nil {
+				return err
+			}
+			if stray {
+				latest = max(latest, writtenAt(row))
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		_, err = s.table.Env.AtLeast(s.ctx, latest)
+	}
+	return err
+}
+
+// writtenAt returns the version of the catalogue at which a row was written, as its key cell says that to those who cannot open it.
+func writtenAt(row driver.Row) uint32 {
+	if len(row.Cells) == 0 || !bytes.Equal(row.Cells[0].Qualifier, rowcodec.KeyQualifier) {
+		return 0
+	}
+	h, err := seal.PeekHeader(row.Cells[0].Value)
+	if err != nil {
+		_, h, _ = rowcodec.OpenPlain(row.Cells[0].Value)
+	}
+	return h.Policy
 }
 
 // leastOf returns what is read of rows to find all of them. The key cell of one that has expired may be gone, and what it had of a dropped
