@@ -271,3 +271,40 @@ func TestTenantNewerThanCatalogue(t *testing.T) {
 	require.True(t, found.Sound(), found.Faults)
 	require.Equal(t, 1, found.Rows)
 }
+
+// A copy that is newer than the catalogue says so. Nothing puts the row there again where it is gone.
+func TestCopyNewerThanCatalogue(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		db := drivertest.NewMemory()
+		st := stores(t, db, 1)[0]
+		tbl, err := st.Create(t.Context(), Schema{
+			Name: "t", Conditional: true, Key: []KeyPart{HashedPart("k", Int64)}, Columns: []Column{OrderedColumn("v", Int64, MOPE).Covering()},
+		})
+		require.NoError(t, err)
+		root, err := db.Family(t.Context(), catalogue.Spec)
+		require.NoError(t, err)
+		none := backUp(t, tbl.now().Data)
+		require.NoError(t, tbl.Put(t.Context(), Row{"k": int64(1), "v": int64(1)}))
+		before, older := backUp(t, tbl.now().Data), backUp(t, root)
+		require.NoError(t, st.Alter(t.Context(), "t", AddColumn(RandomisedColumn("later", Int64))))
+		require.NoError(t, tbl.Put(t.Context(), Row{"k": int64(1), "v": int64(2), "later": int64(1)}))
+		if older(); gone {
+			none()
+		} else {
+			before()
+		}
+		is, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+		require.NoError(t, err)
+		said := 0
+		found, err := is.Verify(t.Context(), &VerifyOptions{Fault: func(f inspect.Fault) {
+			if f.Kind == inspect.FaultCopy {
+				require.ErrorIs(t, f.Err, errPutBack)
+				require.NotContains(t, f.Err.Error(), "--repair")
+				said++
+			}
+		}})
+		require.NoError(t, err)
+		require.Equal(t, 1, said)
+		require.True(t, found.PutBack)
+	}
+}

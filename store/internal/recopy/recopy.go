@@ -64,10 +64,11 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 	}
 	copied, wrong := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
 	if newer := rowcodec.NewerRow(0); errors.As(wrong, &newer) {
-		if t, err = known(ctx, t, newer); err != nil {
+		if t, err = known(ctx, t, newer); err == nil {
+			copied, wrong = t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
+		} else if wrong = err; !errors.Is(err, catalogue.ErrPutBack) {
 			return false, nil, err
 		}
-		copied, wrong = t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
 	}
 	// Of what says that it is newer, or of another key, queries read the row. It is a fault unless the schema has changed since.
 	switch {
@@ -103,14 +104,12 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 
 // known returns the engine as of a version of the catalogue at which a copy was made. A change of another table makes a later
 // version, too, and then the engine is the same but for that. It is returned as it is if the schema of the table has changed,
-// after which the copy is looked at again, or if there is no such version.
+// after which the copy is looked at again.
 func known(ctx context.Context, t *engine.Engine, newer rowcodec.NewerRow) (*engine.Engine, error) {
 	now, err := t.Env.AtLeast(ctx, uint32(newer))
 	switch {
-	case errors.Is(err, catalogue.ErrPutBack):
-		return t, nil
 	case err != nil:
-		return nil, err
+		return t, err
 	case now.Same(t.View):
 		return t.At(now.Version), nil
 	}
