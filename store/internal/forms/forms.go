@@ -28,15 +28,15 @@ func Of(c *rowcodec.Column) []*rowcodec.Column {
 	if !c.Searched() || lacks(c) {
 		return nil
 	}
-	all := []*rowcodec.Column{c}
+	all, later := []*rowcodec.Column{c}, c
 	for _, f := range c.Former {
 		switch {
 		case f.Converted:
 			continue
-		case c.ServerIndex || !f.Posted() || lacks(f) || renewed(c, f):
+		case c.ServerIndex || !f.Posted() || lacks(f) || renewed(later, f):
 			return nil
 		}
-		all = append(all, f)
+		all, later = append(all, f), f
 	}
 	slices.Reverse(all)
 	return all
@@ -46,8 +46,8 @@ func Of(c *rowcodec.Column) []*rowcodec.Column {
 func lacks(c *rowcodec.Column) bool { return c.Filling && c.Order != nil }
 
 // renewed reports whether the earlier form may have an index that is damaged: that of ranks is made again by another form.
-func renewed(c, earlier *rowcodec.Column) bool {
-	return c.Spec.Scheme == scheme.KerschbaumRanked && earlier.Spec.Scheme == c.Spec.Scheme
+func renewed(later, earlier *rowcodec.Column) bool {
+	return later.Spec.Scheme == scheme.KerschbaumRanked && earlier.Spec.Scheme == later.Spec.Scheme
 }
 
 // Changing returns the columns of which rows may have several forms, by their first ids.
