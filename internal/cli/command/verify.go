@@ -404,7 +404,7 @@ func (v *verification) summary(table string, r *inspect.Verification, complete b
 var advice = map[inspect.FaultKind]string{
 	inspect.FaultCell:    "somebody or something changed the data; find out who, and put these rows again or restore them from a backup",
 	inspect.FaultTorn:    "a node that was down, a partial restore, or writers whose clocks agree to the microsecond; --repair takes away what is only left over; put the others again or restore them",
-	inspect.FaultKey:     "written by a client with a fault or without the index; delete these rows and put them again",
+	inspect.FaultKey:     "written by a client with a fault or without the index; --repair stores those again that have one; delete the others and put them again",
 	inspect.FaultPosting: "not written by this version, or changed since; queries that meet a wrong key fail. --repair takes content out that clients give to none; delete other keys in the database",
 	inspect.FaultIndex:   "the rows are whole; --repair, or 'rangecrypt table reindex', makes the index again from them",
 	inspect.FaultUndone:  "wait for whoever does that; if nobody does, --repair or 'rangecrypt table reindex' finishes it",
