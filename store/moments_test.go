@@ -326,3 +326,24 @@ func TestRanksMadeAgainAndChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 }
+
+// The number that an index gets when it is made again may be one that it had under a newer catalogue. One repair finds another one.
+func TestIndexNumberOfNewerCatalogue(t *testing.T) {
+	for reindexes := range 4 {
+		db := drivertest.NewMemory()
+		st := stores(t, db, 1)[0]
+		tbl, err := st.Create(t.Context(), Schema{Name: "t", Key: []KeyPart{OrderedPart("k", Int64, WozniakIndexed)}, Columns: []Column{OrderedColumn("v", Int64, MOPE)}})
+		require.NoError(t, err)
+		root, err := db.Family(t.Context(), catalogue.Spec)
+		require.NoError(t, err)
+		require.NoError(t, tbl.Put(t.Context(), Row{"k": int64(1), "v": int64(1)}))
+		older := backUp(t, root)
+		for range reindexes + 1 {
+			require.NoError(t, tbl.RebuildIndex(t.Context(), "k", nil))
+		}
+		older()
+		tbl = repaired(t, db, inspect.FaultIndex)
+		require.NoError(t, tbl.Put(t.Context(), Row{"k": int64(2), "v": int64(2)}))
+		require.Equal(t, []int64{1, 2}, keysBy(t, tbl, Int64.Field("v").AtLeast(0)))
+	}
+}

@@ -121,17 +121,25 @@ func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.En
 			return err
 		}
 	}
-	err = b.changeIndex(ctx, ref, func(e *catalogue.Edit, f *meta.Field) bool {
-		if f.Unit != was { // another client has begun
-			return false
+	for first := true; ; first = false {
+		last := was
+		err = b.changeIndex(ctx, ref, func(e *catalogue.Edit, f *meta.Field) bool {
+			if f.Unit != last { // another client has begun
+				return false
+			}
+			f.Unit, f.Filling = e.NextVersion(), true
+			was = f.Unit
+			return true
+		})
+		if err != nil {
+			return err
 		}
-		f.Unit, f.Filling = e.NextVersion(), true
-		return true
-	})
-	if err != nil {
-		return err
+		// A catalogue that is newer than this one, and was put back, may have had an index of that number, which is over. Nor does
+		// it have one of the next number, since the end of an index has one, too.
+		if err = b.finish(ctx, ref); err == nil || !first || !fault.Refused(err) || errors.Is(err, catalogue.ErrPutBack) {
+			return err
+		}
 	}
-	return b.finish(ctx, ref)
 }
 
 // finish fills an index with the values of all rows, says so, and removes what was there before. If another
