@@ -15,7 +15,7 @@ import (
 
 // behind returns an error if a row is newer than the catalogue. To make an index again is a change of the catalogue. After it, such
 // rows would be no newer, and lose what the catalogue does not know of them when they are stored again. All rows are read of the tables
-// that use the index. Of each other table it is a batch: to read all of a store for one index takes too long.
+// that use the index. Of each other table without tenants it is a batch: to read all of a store for one index takes too long.
 func behind(ctx context.Context, db *session.Database, ref meta.IndexRef) error {
 	metas, version, err := db.Catalogue.Tables(ctx)
 	if err != nil {
@@ -24,6 +24,9 @@ func behind(ctx context.Context, db *session.Database, ref meta.IndexRef) error 
 	for _, m := range metas {
 		uses, limit := len(m.Using(ref)) > 0, 0
 		if !uses {
+			if m.Tenants { // of which each would be asked
+				continue
+			}
 			limit = chunks.FullBatch
 		}
 		tbl, err := db.Table(ctx, m, version)
