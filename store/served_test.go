@@ -523,6 +523,9 @@ func TestVerifyMakesDroppedServerIndexes(t *testing.T) {
 		for _, column := range []int{1, 3} {
 			require.NoError(t, driver.DropIndex(background, db, spec, "s"+d.Columns[column].ID))
 		}
+		err = tbl.RebuildIndex(background, "watt", nil)
+		require.ErrorIs(t, err, store.ErrColumn)
+		require.ErrorContains(t, err, "the database keeps its index; where that is gone, Verify with Repair")
 		for _, repair := range []bool{false, true} {
 			var of []string
 			v, err := tbl.Verify(background, &store.VerifyOptions{Repair: repair, Grace: 1, Fault: func(f inspect.Fault) {

@@ -183,7 +183,7 @@ func (db *DB) checkScope(ctx context.Context) error {
 }
 
 func newer(format int) error {
-	return fmt.Errorf("%w: made by a newer version, with format %d; this one reads format %d", driver.ErrLayout, format, formatVersion)
+	return fmt.Errorf("%w: made by a newer version, with format %d; this one reads format %d: take that version", driver.ErrLayout, format, formatVersion)
 }
 
 // Family implements [driver.DB].
@@ -393,8 +393,8 @@ func (db *DB) table(ctx context.Context, name, create string, want []column) (ma
 			err = db.change(within, create)
 		} else if err == nil {
 			if !slices.Equal(got, want) {
-				return false, fmt.Errorf("%w: table %s.%s has the columns %v, need %v: it was made by something else or by a newer version, "+
-					"or a column was added, which ALTER TABLE drops again", driver.ErrLayout, db.keyspace, name, got, want)
+				return false, fmt.Errorf("%w: table %s.%s has the columns %v, need %v: a column was added, which ALTER TABLE drops again, or it was made "+
+					"by a newer version, which is to be taken then, or by something else: then take another keyspace", driver.ErrLayout, db.keyspace, name, got, want)
 			}
 			ready, err = db.everywhere(within, name, want)
 		}

@@ -82,11 +82,23 @@ type quiet struct {
 func (q quiet) Error() string { return q.text }
 func (q quiet) Unwrap() error { return q.err }
 
+// unindexed gives the error of a scan by an index that was dropped its kind.
+func unindexed(r driver.Range, err error) error {
+	var invalid *gocql.RequestErrInvalid
+	if r.Index == nil || !errors.As(err, &invalid) {
+		return err
+	}
+	if strings.Contains(invalid.Message(), "ALLOW FILTERING") { // which nobody can add here
+		return fmt.Errorf("%w: %w", driver.ErrNoIndex, quiet{"somebody has dropped it, or a restore has left it out; Verify with Repair, 'rangecrypt verify --repair', makes it again", err})
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNoIndex, err)
+}
+
 // kindOf returns what to do about an error, or "", and its kind, nil where there is none.
 func kindOf(err error) (advice string, kind error) {
 	var unavailable *gocql.RequestErrUnavailable
 	if errors.As(err, &unavailable) {
-		return fmt.Sprintf("%v needs %d replicas, of which %d are alive: start nodes, or lower the replication of the keyspace",
+		return fmt.Sprintf("%v needs %d replicas, of which %d are alive: start the nodes that have the others; only a keyspace without rows may get fewer copies in their place, since that moves no rows",
 			unavailable.Consistency, unavailable.Required, unavailable.Alive), driver.ErrUnavailable
 	}
 	var request gocql.RequestError

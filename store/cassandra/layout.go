@@ -3,7 +3,6 @@ package cassandra
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/big"
 	"strings"
@@ -181,13 +180,4 @@ func whereIndex(stmt *strings.Builder, values []any, r *driver.IndexRange) []any
 	}
 	stmt.WriteString(" AND " + r.Index + " < ?")
 	return append(values, number(r.End))
-}
-
-// unindexed gives the error of a scan by an index that was dropped its kind.
-func unindexed(r driver.Range, err error) error {
-	var invalid *gocql.RequestErrInvalid
-	if r.Index == nil || !errors.As(err, &invalid) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrNoIndex, err)
 }

@@ -541,7 +541,7 @@ func TestKindsOfErrors(t *testing.T) {
 		require.ErrorIs(t, err, c.err)
 	}
 	err := db.failed(t.Context(), "get", &gocql.RequestErrUnavailable{Consistency: gocql.Quorum, Required: 2, Alive: 1})
-	require.ErrorContains(t, err, "QUORUM needs 2 replicas, of which 1 are alive")
+	require.ErrorContains(t, err, "QUORUM needs 2 replicas, of which 1 are alive: start the nodes that have the others; only a keyspace without rows")
 	require.NoError(t, db.failed(t.Context(), "get", nil))
 	closed := &DB{attempts: new(attempts)}
 	closed.open, closed.close = context.WithCancel(t.Context())

@@ -338,7 +338,7 @@ func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 	found, want := attribute(t, layoutAttribute), layout(spec)
 	switch {
 	case found == "":
-		return fmt.Errorf("hbase: %w: table %s was not made by this library: it has no attribute %s", driver.ErrLayout, name, layoutAttribute)
+		return fmt.Errorf("hbase: %w: table %s has no attribute %s, as this library makes it: if somebody has taken it from the table, put it back in the shell of HBase: alter '%[2]s', METADATA => {'%[3]s' => '%[4]s'}; if the table is of something else, take another namespace, or drop it there when nobody needs it", driver.ErrLayout, name, layoutAttribute, want)
 	case !strings.HasPrefix(found, thisFormat):
 		return fmt.Errorf("hbase: %w: table %s has layout %q, which needs a newer version of this library; this one knows format %d",
 			driver.ErrLayout, name, found, format)
@@ -379,7 +379,7 @@ func (d *DB) Drop(ctx context.Context, name string) error {
 	}
 	switch found := attribute(schema, layoutAttribute); {
 	case found == "":
-		return fmt.Errorf("hbase: %w: table %s:%s was not made by this library and is not dropped", driver.ErrLayout, d.namespace, name)
+		return fmt.Errorf("hbase: %w: table %s:%s has no attribute %s, as this library makes it, and is not dropped: drop it in the shell of HBase, unless it is of something else", driver.ErrLayout, d.namespace, name, layoutAttribute)
 	case !strings.HasPrefix(found, thisFormat):
 		return fmt.Errorf("hbase: %w: table %s:%s has layout %q, which a newer version of this library has to drop", driver.ErrLayout, d.namespace, name, found)
 	}

@@ -515,7 +515,7 @@ func TestLayout(t *testing.T) {
 	}
 	ours := layout(driver.FamilySpec{Layout: driver.LayoutOrdered})
 	for _, c := range []struct{ name, layout, family, attribute, value, message string }{
-		{"a foreign table", "", "c", "VERSIONS", "1", "was not made by this library"},
+		{"a foreign table", "", "c", "VERSIONS", "1", "has no attribute RANGECRYPT_LAYOUT, as this library makes it"},
 		{"a newer format", "format=2 layout=striped", "c", "VERSIONS", "1", "needs a newer version"},
 		{"format 10 is not format 1", strings.Replace(ours, "=1", "=10", 1), "c", "VERSIONS", "1", "needs a newer version"},
 		{"another layout", strings.Replace(ours, "prefix=0", "prefix=4", 1), "c", "VERSIONS", "1", "prefix=4"},

@@ -406,7 +406,7 @@ var advice = map[inspect.FaultKind]string{
 	inspect.FaultTorn:    "a node that was down, a partial restore, or writers whose clocks agree to the microsecond; --repair takes away what is only left over; put the others again or restore them",
 	inspect.FaultKey:     "written by a client with a fault or without the index; --repair stores those again that have one; delete the others and put them again",
 	inspect.FaultPosting: "not written by this version, or changed since; queries that meet a wrong key fail. --repair takes content out that clients give to none; delete other keys in the database",
-	inspect.FaultIndex:   "the rows are whole; --repair, or 'rangecrypt table reindex', makes the index again from them",
+	inspect.FaultIndex:   "the rows are whole; --repair makes the index again from them, and so does 'rangecrypt table reindex' where the column has no server index",
 	inspect.FaultUndone:  "wait for whoever does that; if nobody does, --repair or 'rangecrypt table reindex' finishes it",
 	inspect.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
 	inspect.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",

@@ -372,8 +372,8 @@ func ParseHBase(name string) (quorum, namespace string, err error) {
 	if strings.ContainsAny(name, "?#@") { // whoever asks for a login must not believe that there is one
 		return "", "", errors.New("it takes no options and no credentials: the client library gohbase knows neither TLS nor Kerberos")
 	}
-	if namespace != "" && !namespaceName.MatchString(namespace) {
-		return "", "", fmt.Errorf("namespace %q: need 1 to 60 characters of a-z, A-Z, 0-9 and '_'", namespace)
+	if namespace == "hbase" || namespace != "" && !namespaceName.MatchString(namespace) {
+		return "", "", fmt.Errorf("namespace %q: need 1 to 60 characters of a-z, A-Z, 0-9 and '_', and not \"hbase\"", namespace)
 	}
 	if err := cassandraurl.CheckHosts(strings.Split(quorum, ",")); err != nil {
 		return "", "", err

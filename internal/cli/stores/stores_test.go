@@ -44,6 +44,14 @@ func TestLoginsOfNoServer(t *testing.T) {
 	require.Equal(t, "pebble:a@b", Shown("pebble:a@b"))
 }
 
+// The namespace of HBase itself is refused as every name that cannot be right.
+func TestNamespaceOfHBaseItself(t *testing.T) {
+	err := Check("hbase://zk1/hbase")
+	require.ErrorIs(t, err, exit.ErrUsage)
+	require.ErrorContains(t, err, `and not "hbase"`)
+	require.NoError(t, Check("hbase://zk1/hbase2"))
+}
+
 // A listed is a database that says what it has.
 type listed struct {
 	driver.DB

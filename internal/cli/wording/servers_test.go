@@ -49,3 +49,16 @@ func TestWordsOfDrivers(t *testing.T) {
 	}
 	require.Contains(t, Of(gocql.ErrNoStreams), "gocql")
 }
+
+// What a server asks for has the name of the option that gives it.
+func TestOptionsAreNamed(t *testing.T) {
+	for said, option := range map[string]string{
+		"the server expects TLS there: set TLS":                                                                               "add ca=FILE or tls=system to",
+		"the server asks for a login: give a user name and a password":                                                        "add user=ROLE and password-file=FILE to",
+		"the server's certificate is not trusted: give the authority that signed it":                                          "by ca=FILE in",
+		"the server's certificate is made for another name: connect by that name, or give it as the server name of TLS":       "by server-name=NAME in",
+		"the server refused the TLS connection: it may require a certificate of the client, or not trust the one that it got": "which cert=FILE and key=FILE in",
+	} {
+		require.Contains(t, Of(fmt.Errorf("cassandra: connect to db1: %w: %s", driver.ErrUnauthorised, said)), option+" the name of the store")
+	}
+}

@@ -32,9 +32,14 @@ var phrases = strings.NewReplacer(
 	"it has no predicate", "it has no condition",
 
 	// Maintenance and databases.
-	"Verify with Repair, 'rangecrypt verify --repair', stores", "'rangecrypt verify --repair' stores",
+	"Verify with Repair, 'rangecrypt verify --repair',", "'rangecrypt verify --repair'",
 	"no answer within the time that Options.Timeout gives", "no answer within a minute",
 	"; set Datacentre accordingly", "; give --store the dc that it was made with, or none; if that has another name by now, docs/operations.md says how the store gets it",
+	"the server expects TLS there: set TLS", "the server expects TLS there: add ca=FILE or tls=system to the name of the store",
+	"give a user name and a password", "add user=ROLE and password-file=FILE to the name of the store",
+	"is not trusted: give the authority that signed it", "is not trusted: give the authority that signed it, by ca=FILE in the name of the store",
+	"or give it as the server name of TLS", "or give it by server-name=NAME in the name of the store",
+	"it may require a certificate of the client, or not trust the one that it got", "it may require a certificate of the client, which cert=FILE and key=FILE in the name of the store give, or not trust the one that it got",
 	"make the family again, with SpreadBits", "make the table again, with spread-bits",
 	"make the family again, with more SpreadBits, or declare the domain", "make the table again, with more spread-bits, or declare the bounds",
 )

@@ -103,6 +103,9 @@ func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.En
 	if c == nil {
 		return fmt.Errorf("%w: there is no column %q", fault.ErrColumn, column)
 	}
+	if c.ServerIndex {
+		return fmt.Errorf("%w: the database keeps its index; where that is gone, Verify with Repair, 'rangecrypt verify --repair', makes it again", fault.ErrColumn)
+	}
 	if !c.Stateful {
 		return fmt.Errorf("%w: it has no index", fault.ErrColumn)
 	}

@@ -20,7 +20,7 @@ var refusals = []struct {
 }
 
 // Lost is what to do where a table has lost its column family.
-const Lost = "restore the table from a snapshot or a backup"
+const Lost = "restore the table from a snapshot or a backup; without one, drop it in the shell of HBase: then it is said what can be done without it"
 
 // refused are the exceptions by which a server says that it did not begin with a request. Only
 // after these may a conditional put be sent again.
