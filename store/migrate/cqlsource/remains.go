@@ -88,16 +88,32 @@ func (s *Source) beforeDrop(ctx context.Context, l *layout) (todo []string, err 
 			backups += " " + n.name
 		}
 	}
-	if snapshots != "" {
+	if snapshots != "" && !s.without(ctx, l, "allow_auto_snapshot") {
 		todo = append(todo, fmt.Sprintf("Nodes keep a snapshot of a table that is dropped (auto_snapshot):%s. To prevent that: %s.", snapshots, s.noSnapshots(l)))
 	}
-	if backups != "" {
+	if backups != "" && !s.without(ctx, l, "incremental_backups") {
 		todo = append(todo, fmt.Sprintf("Nodes keep old data files (incremental_backups):%s. To prevent that: %s.", backups, s.set(l, "incremental_backups = false", "run 'nodetool disablebackup' there")))
 	}
 	if l.cdc {
 		todo = append(todo, fmt.Sprintf("Changes of the table are kept for others to read: ALTER TABLE %s WITH cdc = false.", l.table))
 	}
 	return todo, nil
+}
+
+// without reports whether the table and all its views were altered to have no use of what an option of Cassandra 5 allows.
+// Earlier ones have no such option.
+func (s *Source) without(ctx context.Context, l *layout, option string) bool {
+	found, allowed := 0, false
+	for _, of := range []string{"tables WHERE keyspace_name = ? AND table_name = ?", "views WHERE keyspace_name = ? AND base_table_name = ? ALLOW FILTERING"} {
+		i := s.about("SELECT "+option+" FROM system_schema."+of, s.keyspace, s.table).IterContext(ctx)
+		for on := (*bool)(nil); i.Scan(&on); on = nil {
+			found, allowed = found+1, allowed || on == nil || *on
+		}
+		if i.Close() != nil {
+			return false
+		}
+	}
+	return found == 1+len(l.views) && !allowed
 }
 
 // noSnapshots says how a table goes without a snapshot of it.

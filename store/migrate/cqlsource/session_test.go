@@ -261,7 +261,13 @@ func TestRemains(t *testing.T) {
 	l, err := s.read(t.Context())
 	require.NoError(t, err)
 	if advice := s.noSnapshots(l); strings.HasPrefix(advice, "ALTER TABLE") {
+		require.False(t, s.without(t.Context(), l, "allow_auto_snapshot"))
 		do(t, session, advice)
+		require.True(t, s.without(t.Context(), l, "allow_auto_snapshot"))
+		require.False(t, s.without(t.Context(), l, "incremental_backups"))
+		d, err := s.Describe(t.Context())
+		require.NoError(t, err)
+		require.NotContains(t, fmt.Sprint(d.BeforeDrop), "auto_snapshot", "what was done is not asked for again")
 	} else {
 		require.Contains(t, advice, "nodetool clearsnapshot", "no option of a table before Cassandra 5")
 	}
