@@ -68,6 +68,20 @@ func (r *Reader) endless() error {
 	return fmt.Errorf("%w; is a quotation mark not closed?", r.tooLong())
 }
 
+// IsParquet reports whether a file that begins so is in Parquet. Text may begin with PAR1, too, as the name of a column; what
+// Parquet has behind it is no text.
+func IsParquet(head []byte) bool {
+	behind, ok := bytes.CutPrefix(head, []byte("PAR1"))
+	return ok && len(behind) > 0 && behind[0] < ' ' && !bytes.ContainsAny(behind[:1], "\t\r\n")
+}
+
+// IsBzip2 reports whether a file that begins so is compressed with bzip2, and not text that begins with BZh, as a name may.
+func IsBzip2(head []byte) bool {
+	behind, ok := bytes.CutPrefix(head, []byte("BZh"))
+	return ok && len(behind) > 1 && '1' <= behind[0] && behind[0] <= '9' &&
+		(bytes.HasPrefix(behind[1:], []byte("1AY&SY")) || bytes.HasPrefix(behind[1:], []byte("\x17rE8P\x90"))) // the latter of nothing
+}
+
 // New returns what reads the rows of a file, or an error for what is no text in UTF-8.
 func New(f io.Reader, comma rune, limit Limit) (*Reader, error) {
 	const peeked = 1 << 16
@@ -82,8 +96,10 @@ func New(f io.Reader, comma rune, limit Limit) (*Reader, error) {
 	case starts("\xef\xbb\xbf"): // the mark of UTF-8
 		_, _ = b.Discard(3) // these bytes are there
 	// Compressed files may have as many zero bytes as UTF-16.
-	case starts("\x1f\x8b"), starts("PK\x03\x04"), starts("\x28\xb5\x2f\xfd"), starts("\xfd7zXZ\x00"), starts("BZh"):
+	case starts("\x1f\x8b"), starts("PK\x03\x04"), starts("\x28\xb5\x2f\xfd"), starts("\xfd7zXZ\x00"), IsBzip2(head):
 		return nil, errors.New("the file is compressed, or a spreadsheet's own: write it as CSV first")
+	case IsParquet(head):
+		return nil, errors.New("the file is in Parquet, and values are read from CSV: write it as CSV first")
 	case starts("\xff\xfe"), starts("\xfe\xff"), 4*bytes.Count(head, []byte{0}) > len(head):
 		return nil, errors.New("the text is in UTF-16, or is no text: write it in UTF-8 first, with 'iconv -f UTF-16 -t UTF-8', say")
 	}

@@ -384,6 +384,7 @@ func TestFilesThatAreNoText(t *testing.T) {
 		"\xfd7zXZ\x00\x00abc":              "compressed",
 		"BZh91AY&SY":                       "compressed",
 		"PK\x03\x04abc":                    "compressed, or a spreadsheet's own",
+		"PAR1\x15\x04\x15":                 "it as CSV first",
 		"c,d\r1,2\r3,4\r":                  "carriage return alone",
 	} {
 		_, _, err := read(t, text, "c", CSVOptions{Type: "int64"})

@@ -126,3 +126,34 @@ func TestHalves(t *testing.T) {
 	_, err = r.Next()
 	require.Equal(t, io.EOF, err)
 }
+
+// Text may begin as a file of another format does, since columns and people have such names.
+func TestTextThatBeginsAsOtherFormats(t *testing.T) {
+	open := func(text string) (Reader, error) {
+		path := filepath.Join(t.TempDir(), "rows.csv")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return (&Input{file: path}).Open(nil, nil, nil)
+	}
+	for _, name := range []string{"PAR1", "PAR10", "BZhou", "BZh9"} {
+		r, err := open(name + ",note\n1,a\n")
+		require.NoError(t, err, name)
+		require.Equal(t, []string{name, "note"}, r.Fields())
+		require.NoError(t, r.Close())
+	}
+	for text, says := range map[string]string{
+		"PAR1\x15\x04\x15\x10":             "it is in Parquet",
+		"BZh91AY&SY\x8f\x01":               "it is compressed in a way that is not read",
+		"BZh9\x17rE8P\x90\x00\x00\x00\x00": "it is compressed in a way that is not read",
+	} {
+		_, err := open(text)
+		require.ErrorContains(t, err, says)
+	}
+	for name, says := range map[string]string{"r.zip": "is unpacked first", "r.parquet.gz": "leave .gz out of the name of an output, and unpack an input first"} {
+		_, err := shapeOf(name, standardInput, "", "", "")
+		require.ErrorContains(t, err, says)
+	}
+	_, err := shapeOf("", standardInput, "", "", "")
+	require.ErrorContains(t, err, "csv or jsonl (JSON lines); Parquet is read from files only")
+	_, err = shapeOf("", "the standard output", "", "", "")
+	require.ErrorContains(t, err, "or parquet")
+}

@@ -59,6 +59,9 @@ var compressions = []string{".gz", ".zst"}
 // otherCompressions are those of files that are not read, and not written.
 var otherCompressions = []string{".bz2", ".xz", ".lzma", ".lz4", ".br", ".z", ".zip", ".7z"}
 
+// standardInput is what an input without a name is.
+const standardInput = "the standard input"
+
 // A shape is how a file is written.
 type shape struct {
 	format      string
@@ -77,11 +80,13 @@ func shapeOf(name, what, format, delimiter, header string) (s shape, err error) 
 	suffix := filepath.Ext(base)
 	switch {
 	case slices.Contains(otherCompressions, suffix):
-		return s, exit.Usagef("%s: files are not read or written as the suffix %s says: of what is compressed, only .gz and .zst are", name, suffix)
+		return s, exit.Usagef("%s: files are not read or written as the suffix %s says: of what is compressed, only .gz and .zst are; an input of another kind is unpacked first", name, suffix)
 	case format != "" && !slices.Contains([]string{formatCSV, formatJSON, formatParquet}, format):
 		return s, exit.Usagef("--format %q: there is %s", format, formatHelp)
 	case format != "":
 		s.format = format
+	case name == "" && what == standardInput:
+		return s, exit.Usagef("name the format of %s with --format: csv or jsonl (JSON lines); Parquet is read from files only", what)
 	case name == "":
 		return s, exit.Usagef("name the format of %s with --format: %s", what, formatHelp)
 	case suffixes[suffix] != "":
@@ -109,7 +114,7 @@ func shapeOf(name, what, format, delimiter, header string) (s shape, err error) 
 		return s, exit.Usagef("--header %q: say yes if the first row holds the names of the columns, no if it holds values", header)
 	}
 	if s.format == formatParquet && s.compression != "" {
-		return s, exit.Usagef("%s: files in Parquet are compressed inside, and not as a whole", name)
+		return s, exit.Usagef("%s: files in Parquet are compressed inside, and not as a whole: leave %s out of the name of an output, and unpack an input first", name, s.compression)
 	}
 	return s, nil
 }
@@ -156,7 +161,7 @@ func (o *Input) shape() (shape, error) {
 	if o.Stream() {
 		name = ""
 	}
-	s, err := shapeOf(name, "the standard input", o.format, o.delimiter, o.header)
+	s, err := shapeOf(name, standardInput, o.format, o.delimiter, o.header)
 	if err == nil && s.format == formatParquet && o.Stream() {
 		err = exit.Usagef("Parquet is read from its end, so that it cannot come from the standard input: save it to a file first")
 	}
@@ -309,7 +314,7 @@ func (s shape) open(file *os.File, in io.Reader, stream bool, names, ignored []s
 		in = io.TeeReader(in, tap)
 	}
 	buffered := bufio.NewReaderSize(in, 1<<16)
-	head, err := buffered.Peek(8)
+	head, err := buffered.Peek(16)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
@@ -348,13 +353,13 @@ func (s shape) checkHead(head []byte, stream bool) error {
 		return errNothing
 	case len(head) == 0:
 		return errEmpty
-	case starts("PAR1") && stream:
+	case csvrows.IsParquet(head) && stream:
 		return errors.New("it is in Parquet, which is read from its end: save it to a file first")
-	case starts("PAR1"):
+	case csvrows.IsParquet(head):
 		return errors.New("it is in Parquet: say so with --format parquet")
 	case starts("PK\x03\x04"):
 		return errors.New("it is a ZIP archive, or a spreadsheet's own file: unpack it, or save it as CSV, first")
-	case starts("BZh"), starts("\xfd7zXZ\x00"):
+	case csvrows.IsBzip2(head), starts("\xfd7zXZ\x00"):
 		return errors.New("it is compressed in a way that is not read: gzip and zstd are, as .gz and .zst")
 	}
 	return nil

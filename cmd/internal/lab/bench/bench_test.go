@@ -506,6 +506,7 @@ func TestStoreRefuses(t *testing.T) {
 			}
 			require.ErrorIs(t, err, ErrParams, other)
 			require.ErrorContains(t, err, "/1 domain=")
+			require.ErrorContains(t, err, "take --type int32, or name another store")
 		}
 		_, _, err = s.OpenOrCreate(ctx, target, kind(t, "int32"), "another name")
 		require.ErrorIs(t, err, exit.ErrUsage)

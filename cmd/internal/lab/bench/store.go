@@ -215,7 +215,7 @@ func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind
 		if err != nil {
 			return nil, Info{}, err
 		}
-		return nil, Info{}, fmt.Errorf("table %s: %w: it holds %s values under scheme ID %q, these are %s values under %q",
+		return nil, Info{}, fmt.Errorf("table %s: %w: it holds %s values under scheme ID %q, these are %s values under %q: take --type %[3]s, or name another store",
 			info.Name(), ErrParams, info.Kind.Name, info.SchemeID, kind.Name, want)
 	}
 	if err := migrate.Followed(ctx, s.store, info.Name()); err != nil {
