@@ -237,7 +237,9 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 	if err := db.system("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", db.keyspace, e.table).ScanContext(ctx, &id); err != nil {
 		return nil, db.failed(ctx, what, err)
 	} else if id != e.id {
-		return nil, fmt.Errorf("cassandra: family %s: %w: table %s has ID %s, the directory says %s", spec.Name, driver.ErrLayout, e.table, id, e.id)
+		return nil, fmt.Errorf("cassandra: family %s: %w: table %s has ID %s, the directory says %s: somebody has made it again. After a restore that left its ID out, end all clients and "+
+			"UPDATE %[6]s.%[7]s SET table_id = %[4]s WHERE name = '%[1]s'; else DROP TABLE %[6]s.%[3]s, and restore it with its ID, or see what is said without it",
+			spec.Name, driver.ErrLayout, e.table, id, e.id, db.keyspace, directoryTable)
 	}
 	if made {
 		// The family may have been dropped between reading the directory and making the table,

@@ -84,8 +84,8 @@ func (q quiet) Unwrap() error { return q.err }
 
 // unindexed gives the error of a scan by an index that was dropped its kind.
 func unindexed(r driver.Range, err error) error {
-	var invalid *gocql.RequestErrInvalid
-	if r.Index == nil || !errors.As(err, &invalid) {
+	var invalid gocql.RequestError
+	if r.Index == nil || !errors.As(err, &invalid) || invalid.Code() != gocql.ErrCodeInvalid {
 		return err
 	}
 	if strings.Contains(invalid.Message(), "ALLOW FILTERING") { // which nobody can add here

@@ -482,6 +482,22 @@ func TestAdviceOnRights(t *testing.T) {
 	}
 }
 
+// A query by an index that is gone could be answered by reading all rows, if it said so. Nobody can have it say so.
+func TestDroppedIndexIsMadeAgain(t *testing.T) {
+	by := driver.Range{Index: &driver.IndexRange{Index: "s1"}}
+	for message, says := range map[string]string{
+		"Cannot execute this query as it might involve data filtering: use ALLOW FILTERING": "driver: no such index: somebody has dropped it, or a restore has left it out; Verify with Repair, 'rangecrypt verify --repair', makes it again",
+		"Undefined column name s1": "driver: no such index: Undefined column name s1",
+	} {
+		of := &fakeError{gocql.ErrCodeInvalid, message}
+		err := unindexed(by, of)
+		require.ErrorIs(t, err, driver.ErrNoIndex)
+		require.ErrorIs(t, err, of)
+		require.EqualError(t, err, says)
+		require.Equal(t, error(of), unindexed(driver.Range{}, of))
+	}
+}
+
 // A fakeError is what the server may answer.
 type fakeError struct {
 	code    int
