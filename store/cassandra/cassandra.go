@@ -389,8 +389,6 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	if c.TLS != nil {
 		config := c.TLS.Clone()
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-		// With EnableHostVerification gocql would override an InsecureSkipVerify that the
-		// caller has set; without it, it takes the configuration as it is.
 		cluster.SslOpts = &gocql.SslOptions{Config: config}
 	}
 	return cluster
@@ -407,7 +405,10 @@ func (c *Config) connect(ctx context.Context) (*gocql.Session, *attempts, error)
 	if d.dial == nil {
 		d.dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
-	cluster.Dialer = d
+	if cluster.SslOpts != nil {
+		d.tls = cluster.SslOpts.Config
+	}
+	cluster.HostDialer = d
 	attempts := new(attempts)
 	cluster.ConnectObserver = attempts
 
@@ -561,10 +562,23 @@ func (f *failedAttempt) kind() error {
 type openingDialer struct {
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout time.Duration
+	tls     *tls.Config
 
 	mu      sync.Mutex
 	conns   map[net.Conn]struct{} // nil once open
 	aborted bool
+}
+
+// DialHost implements [gocql.HostDialer] as gocql does, but for a time that the handshake of TLS has: a node that hangs accepts
+// connections, and never ends it.
+func (d *openingDialer) DialHost(ctx context.Context, host *gocql.HostInfo) (*gocql.DialedHost, error) {
+	conn, err := d.DialContext(ctx, "tcp", host.ConnectAddressAndPort())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	return gocql.WrapTLS(ctx, conn, host.HostnameAndPort(), d.tls)
 }
 
 func (d *openingDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {

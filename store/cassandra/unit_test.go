@@ -695,6 +695,20 @@ func TestSilenceAtStart(t *testing.T) {
 	require.Less(t, time.Since(start), 3*time.Second)
 }
 
+// A node that hangs accepts connections, and never ends a handshake of TLS. That is not waited for without end.
+func TestSilenceWithTLS(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err = Open(ctx, Config{Options: Options{Keyspace: "ks"}, Hosts: []string{l.Addr().String()}, TLS: &tls.Config{}, ConnectTimeout: 300 * time.Millisecond})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NoError(t, ctx.Err())
+	require.Less(t, time.Since(start), 20*time.Second)
+}
+
 // TestTLSVerifiesTheServer: nothing of a login goes to a server whose certificate does not fit.
 func TestTLSVerifiesTheServer(t *testing.T) {
 	site := httptest.NewTLSServer(nil) // for its certificate, of 127.0.0.1 and example.com
