@@ -115,7 +115,7 @@ func TestRekeyOfKeysThatColumnsHad(t *testing.T) {
 	rows := write("rows.csv", "k,v\n1,7\n2,8\n")
 	for _, schema := range []string{
 		"table: owner\nkey: [{name: k, type: int64, encryption: hashed}]\ncolumns: [{name: v, type: int64, encryption: deterministic}]\n",
-		"table: sharer\nkey: [{name: k, type: int64, encryption: hashed}]\ncolumns: [{name: v, type: int64, encryption: deterministic, shared-with: {table: owner, column: v}}]\n",
+		"table: sharer\nkey: [{name: k, type: int64, encryption: hashed}]\ncolumns: [{name: v, type: int64, encryption: deterministic, shared-with: {table: owner, column: v}}, {name: w, type: int64, encryption: deterministic}]\n",
 	} {
 		run(exit.OK, "table", "create", write("schema.yaml", schema))
 	}
@@ -127,13 +127,17 @@ func TestRekeyOfKeysThatColumnsHad(t *testing.T) {
 	run(exit.OK, "rekey", "--all", "--list", list, "--yes")
 	require.Contains(t, stderr.String(), "owner is not copied: column v of table sharer has the key of one of its columns, so that it cannot be dropped; 'rangecrypt table alter' gives that a key of its own")
 
+	// A third one has had the key of a column of the copy.
+	run(exit.OK, "table", "create", write("schema.yaml", "table: third\nkey: [{name: k, type: int64, encryption: hashed}]\n"+
+		"columns: [{name: w, type: int64, encryption: deterministic, shared-with: {table: sharer, column: w}}]\n"))
+	run(exit.OK, "table", "alter", "third", "--change", "name: w, encryption: deterministic, confidentiality: column", "--yes")
 	run(exit.OK, "table", "alter", "sharer", "--change", "name: v, encryption: deterministic, confidentiality: column", "--yes")
 	run(exit.Failed, "table", "drop", "owner", "--yes")
 	require.Contains(t, stderr.String(), "it is kept as long as that column is: copy table \"sharer\" into a new one before")
 	run(exit.OK, "rekey", "--cells", "--search", "--list", list) // which ends, though that key stays
 	require.Contains(t, stdout.String(), "owner: column v had its search key in common with sharer.v, where a client that sleeps may write under it still: --row-keys copies both tables\n")
 	run(exit.OK, "rekey", "--all", "--list", list, "--yes")
-	require.Regexp(t, `sharer: is a new table, [^\0]*owner: is a new table, `, stdout.String())
+	require.Regexp(t, `third: is a new table, [^\0]*sharer: is a new table, [^\0]*owner: is a new table, `, stdout.String())
 	require.Contains(t, stdout.String(), "owner: under old keys are 0 cells, 0 index entries and 0 index records; the catalogue has 0 of them\n")
 	for _, table := range []string{"owner", "sharer"} {
 		run(exit.OK, "table", "query", table, "--where", "v = 7", "--select", "k", "--format", "csv", "--header", "no")

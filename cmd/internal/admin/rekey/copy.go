@@ -36,11 +36,11 @@ func (r *rekeying) toCopy(ctx context.Context, d inspect.Database) (names []stri
 			return nil, err
 		case base != "" && of == "dropped":
 			names = append(names, base) // which is gone, or about to go, and this one has not got its name yet
-		case base == "" && r.copied(t, d.Tables):
+		case base == "" && r.listedRowKey(t) && r.copyable(t, d.Tables):
 			names = append(names, t.Name)
 		}
 	}
-	names = append(names, r.hadKeys(names, d.Tables)...)
+	names = r.withSharers(names, d.Tables)
 	slices.Sort(names)
 	all := slices.Compact(names)
 	names = slices.DeleteFunc(slices.Clone(all), func(name string) bool { // one that was made, and not prepared yet
@@ -75,20 +75,19 @@ func (r *rekeying) droppable(names []string, d inspect.Database) []string {
 	}
 }
 
-// hadKeys returns tables without listed row keys whose columns had keys of tables that are copied: an earlier call may have copied them while they
-// had these. They are copied once more, since no other command takes these keys from them.
-func (r *rekeying) hadKeys(names []string, all []inspect.Table) (more []string) {
-	for _, t := range all {
-		if !r.concerns(t.Name) || slices.Contains(names, t.Name) {
-			continue
-		}
-		for owner := range migration.KeyOwners(t) {
-			if slices.Contains(names, owner) {
-				more = append(more, t.Name)
+// withSharers adds tables without listed row keys whose columns have or had keys of tables that are copied: an earlier call may have copied them
+// while they had these. They are copied once more, since no other command takes these keys from them. So are those that have keys of them in turn.
+func (r *rekeying) withSharers(names []string, all []inspect.Table) []string {
+	for i := 0; i < len(names); i++ {
+		for _, t := range all {
+			for owner := range migration.KeyOwners(t) {
+				if owner == names[i] && r.concerns(t.Name) && !slices.Contains(names, t.Name) && !r.listedRowKey(t) && r.copyable(t, all) {
+					names = append(names, t.Name)
+				}
 			}
 		}
 	}
-	return more
+	return names
 }
 
 // sharersFirst orders tables so that each comes before those whose keys its columns have or had.
@@ -226,8 +225,8 @@ func (r *rekeying) copyOf(ctx context.Context, t inspect.Table) (base, phase str
 	return base, s.Phase, nil
 }
 
-// copied reports whether a table is to be copied.
-func (r *rekeying) copied(t inspect.Table, all []inspect.Table) bool {
+// copyable reports whether a table can be copied, so that the copy takes its place. It warns where another one is in the way.
+func (r *rekeying) copyable(t inspect.Table, all []inspect.Table) bool {
 	if t.Tenants || t.Layout == inspect.Elsewhere {
 		return false // the report says why
 	}
@@ -240,7 +239,7 @@ func (r *rekeying) copied(t inspect.Table, all []inspect.Table) bool {
 			}
 		}
 	}
-	return r.listedRowKey(t)
+	return true
 }
 
 // listedRowKey reports whether a part of the row key of a table is found by a listed key.
