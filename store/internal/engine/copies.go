@@ -338,7 +338,7 @@ func (t *Engine) toRemove(ctx context.Context, rowKeys [][]byte, call rowcodec.D
 			return nil, now, err
 		}
 		if replaceable(err) {
-			err = fmt.Errorf("%w; so the copies that index entries have of it cannot be found, and it is not deleted: restore it from a backup", err)
+			err = notReplaced(err)
 		}
 		if err != nil {
 			return nil, nil, err
