@@ -74,7 +74,7 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 	switch why := slices.Concat(plan.Unfit, plan.Unmapped); {
 	case len(why) > 1: // the error has the first
 		err = fmt.Errorf("%w: %s", err, strings.Join(why[1:], " "))
-	case errors.Is(err, migrate.ErrUnfit) && len(why) == 0: // it is not empty
+	case errors.Is(err, migrate.ErrUnfit) && len(why) == 0 && plan.Source != "": // the source can be read, and the table is not empty
 		err = fmt.Errorf("%w: %s is there, and has rows, or marks of deleted ones: drop or rename that one",
 			migrate.ErrUnfit, nameThere(from, to, as))
 	}

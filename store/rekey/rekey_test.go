@@ -417,6 +417,16 @@ func TestCopyThatDoesNotFit(t *testing.T) {
 	_, err = rekey.Copy(ctx, st, "readings", st, "readings.next")
 	require.ErrorIs(t, err, migrate.ErrUnfit)
 	require.ErrorContains(t, err, "has rows, or marks of deleted ones: drop or rename that one")
+
+	// Nor does one of a table that rows are coming into: nothing is wrong with the other table.
+	next.Name = "coming"
+	_, err = st.Create(ctx, next)
+	require.NoError(t, err)
+	_, err = rekey.Copy(ctx, st, "readings", st, "coming")
+	require.NoError(t, err)
+	_, err = rekey.Copy(ctx, st, "coming", open(t, drivertest.NewMemory()), "coming")
+	require.ErrorIs(t, err, migrate.ErrUnfit)
+	require.ErrorContains(t, err, "rows are coming into table \"coming\" itself")
 }
 
 // The list of all keys has each one that is described, and nothing else.
