@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -232,6 +233,72 @@ func TestReindexUnderOlderCatalogue(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Nor is it if the rows are those of another tenant, whose index is made again with it.
+func TestRepairUnderOlderCatalogueOfTenants(t *testing.T) {
+	db := drivertest.NewMemory()
+	st := stores(t, db, 1)[0]
+	for _, name := range []string{"one", "other"} {
+		require.NoError(t, st.CreateTenant(t.Context(), name))
+	}
+	tbl, err := st.Create(t.Context(), Schema{
+		Name: "t", Tenants: true, Key: []KeyPart{HashedPart("k", Int64)}, Columns: []Column{OrderedColumn("v", Int64, Kerschbaum)},
+	})
+	require.NoError(t, err)
+	put := func(tenant string, row Row) {
+		of, err := tbl.Tenant(t.Context(), tenant)
+		require.NoError(t, err)
+		require.NoError(t, of.Put(t.Context(), row))
+	}
+	root, err := db.Family(t.Context(), catalogue.Spec)
+	require.NoError(t, err)
+	index, err := db.Family(t.Context(), driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide})
+	require.NoError(t, err)
+	gone := backUp(t, index)
+	put("one", Row{"k": int64(1), "v": int64(1)})
+	older := backUp(t, root)
+	require.NoError(t, st.Alter(t.Context(), "t", AddColumn(RandomisedColumn("later", Int64))))
+	put("other", Row{"k": int64(2), "v": int64(2), "later": int64(3)})
+	older()
+	gone()
+	behind, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+	require.NoError(t, err)
+	of, err := behind.Tenant(t.Context(), "one")
+	require.NoError(t, err)
+	version := behind.now().Version
+	found, err := of.Verify(t.Context(), &VerifyOptions{Repair: true, Grace: time.Millisecond})
+	require.NoError(t, err)
+	require.True(t, found.PutBack)
+	one, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, version, one.now().Version)
+}
+
+// The head of a cell says at which version a row was written. Of one that somebody has changed it says nothing, and the index is made again.
+func TestRepairOfIndexBesideChangedRow(t *testing.T) {
+	db := drivertest.NewMemory()
+	tbl, err := stores(t, db, 1)[0].Create(t.Context(), Schema{
+		Name: "t", Key: []KeyPart{HashedPart("k", Int64)}, Columns: []Column{OrderedColumn("v", Int64, Kerschbaum)},
+	})
+	require.NoError(t, err)
+	index, err := db.Family(t.Context(), driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide})
+	require.NoError(t, err)
+	gone := backUp(t, index)
+	require.NoError(t, tbl.Put(t.Context(), Row{"k": int64(1), "v": int64(1)}, Row{"k": int64(2), "v": int64(2)}))
+	gone()
+	for row, err := range tbl.now().Data.Scan(t.Context(), driver.Range{AnyOrder: true, Limit: 1}) {
+		require.NoError(t, err)
+		row.Cells[0].Value[1+len(seal.KeyID{})] ^= 1
+		require.NoError(t, tbl.now().Data.Apply(t.Context(), driver.Mutation{Row: row.Key, Puts: row.Cells[:1]}))
+	}
+	one, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+	require.NoError(t, err)
+	found, err := one.Verify(t.Context(), &VerifyOptions{Repair: true, Grace: time.Millisecond})
+	require.NoError(t, err)
+	require.False(t, found.PutBack)
+	require.Equal(t, 1, found.Faults[inspect.FaultCell])
+	require.Equal(t, 1, found.Repaired)
 }
 
 // A tenant that was made since the catalogue was saved looks as if it had been dropped, but its rows are newer.
