@@ -265,9 +265,9 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "droppedUnread",
 	File: "internal/engine/conditional.go",
-	Old: `if t.Meta.Copies() {
+	Old: `t.Env.Now().Meta.Copies() {
 			read`,
-	New: `if t.Meta.Copies() && !On {
+	New: `t.Env.Now().Meta.Copies() && !On {
 			read`,
 	Test:  "^TestCopiesSimulated$/^conditional,_clocks$",
 	Flags: []string{"-store.sim=2000"},
