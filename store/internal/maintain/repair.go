@@ -71,6 +71,9 @@ func (v *Verifier) mendRows(ctx context.Context, found []rowCheck) error {
 		for j := range found[i].faults {
 			f := &found[i].faults[j]
 			if f.Repaired, err = v.mend(ctx, found[i].r, *f, &done[i]); err != nil {
+				if newer := rowcodec.NewerRow(0); errors.As(err, &newer) && !v.of.Now().Same(v.table.View) {
+					return errStale // an index that the row was to get a value in is gone
+				}
 				return err
 			}
 		}
