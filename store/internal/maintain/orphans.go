@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
@@ -18,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/pseudonym"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
+	"github.com/rangecrypt/rangecrypt/store/internal/unproven"
 )
 
 // DeleteOrphans deletes what tenants that were dropped left in a table with tenants. It returns what was deleted also
@@ -108,10 +108,7 @@ func writtenAt(row driver.Row) uint32 {
 	if len(row.Cells) == 0 || !bytes.Equal(row.Cells[0].Qualifier, rowcodec.KeyQualifier) {
 		return 0
 	}
-	h, err := seal.PeekHeader(row.Cells[0].Value)
-	if err != nil {
-		_, h, _ = rowcodec.OpenPlain(row.Cells[0].Value)
-	}
+	h, _ := unproven.Header(row.Cells[0].Value) // of a cell that has none it is the zero one
 	return h.Policy
 }
 

@@ -62,6 +62,15 @@ func readNewer(ctx context.Context, t *engine.Engine, data driver.Family, row dr
 	return t.Adopted(now.View, r), nil
 }
 
+// Header returns the header of a cell, be it sealed or plain, which nothing proves to those who have no key.
+func Header(cell []byte) (h seal.Header, err error) {
+	if rowcodec.Sealed(cell) {
+		return seal.PeekHeader(cell)
+	}
+	_, h, err = rowcodec.OpenPlain(cell)
+	return h, err
+}
+
 // decode returns what the cells of a row show. Only where nothing of the table is encrypted is that all of it.
 func decode(t *rowcodec.View, row driver.Row, want []bool, s *rowcodec.Scratch) (*rowcodec.Record, error) {
 	if t.Meta.Clear || len(row.Cells) == 0 {
@@ -137,10 +146,7 @@ func valueOf(c *rowcodec.Column, r *rowcodec.Record, cells []driver.Cell) (any, 
 		if len(cell) == 0 {
 			continue
 		}
-		_, h, err := rowcodec.OpenPlain(cell)
-		if rowcodec.Sealed(cell) {
-			h, err = seal.PeekHeader(cell)
-		}
+		h, err := Header(cell)
 		if err != nil || h.Write == r.Write {
 			return nil, unconverted(c)
 		}
