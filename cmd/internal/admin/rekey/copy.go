@@ -323,20 +323,25 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 	}
 }
 
+// byKeeper returns the tables whose rows the store has, and those of which the application keeps them.
+func byKeeper(d inspect.Database) (here, elsewhere []string) {
+	for _, t := range d.Tables {
+		if t.Layout == inspect.Elsewhere {
+			elsewhere = append(elsewhere, t.Name)
+		} else {
+			here = append(here, t.Name)
+		}
+	}
+	return here, elsewhere
+}
+
 // runInto copies all tables into another store.
 func (r *rekeying) runInto(ctx context.Context) (err error) {
 	d, err := r.Store.Describe(ctx)
 	if err != nil {
 		return err
 	}
-	var names, others []string
-	for _, t := range d.Tables {
-		if t.Layout == inspect.Elsewhere {
-			others = append(others, t.Name)
-		} else {
-			names = append(names, t.Name)
-		}
-	}
+	names, others := byKeeper(d)
 	if names, err = sharersFirst(names, d); err != nil {
 		return err
 	}
@@ -371,13 +376,7 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 	if d, err = r.Store.Describe(ctx); err != nil {
 		return err
 	}
-	var since []string
-	for _, t := range d.Tables {
-		if t.Layout != inspect.Elsewhere {
-			since = append(since, t.Name)
-		}
-	}
-	if len(since) > 0 {
+	if since, _ := byKeeper(d); len(since) > 0 {
 		return fmt.Errorf("%s: made or renamed here while the others were copied; the same command copies what is there", listNames(since))
 	}
 	if len(others) > 0 {
