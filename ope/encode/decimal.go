@@ -48,7 +48,7 @@ func (d Decimal) String() string {
 		}
 		at := len(digits) - int(d.Scale)
 		digits = digits[:at] + "." + digits[at:]
-	case d.Scale < 0 && u.Sign() != 0:
+	case u.Sign() != 0:
 		digits += strings.Repeat("0", -int(d.Scale))
 	}
 	if u.Sign() < 0 {

@@ -717,6 +717,9 @@ func TestWithin(t *testing.T) {
 	require.ErrorIs(t, err, ope.ErrDomain, "it does not widen")
 	_, err = c.Within(5, 4)
 	require.ErrorIs(t, err, ope.ErrParams)
+	one, err := c.Within(5, 5)
+	require.NoError(t, err)
+	require.Equal(t, ope.Domain{Min: 5, Max: 5}, one.Domain())
 	_, err = Time(time.Second).Within(time.Unix(0, 1), time.Unix(5, 0))
 	require.ErrorIs(t, err, ErrInexact)
 
@@ -859,6 +862,7 @@ func TestParseTime(t *testing.T) {
 		{"15:04:05.999, 02.01.2006", "10:00:00.0000000001, 31.12.2020", ErrInexact},
 		{"Mon, 2 Jan 2006 15:04:05.999999999Z07:00", "Thu, 31 Dec 2020 10:00:00.0000000000001+01:00", ErrInexact},
 		{"01.20060102150405", "12.20201231102030", nil}, // which are no digits of a second
+		{".200601023", ".2020123111", nil},              // nor are these, though it is another time without the last one
 	} {
 		got, err := ParseTime(c.layout, c.text)
 		require.ErrorIs(t, err, c.want, c.text)

@@ -296,7 +296,7 @@ func TestRowKeys(t *testing.T) {
 		{cell.Row(-7), cell.Row(int8(-7))},
 		{cell.Row(249)}, {cell.Row(0)}, {cell.Row(127)}, {cell.Row(-129)}, {cell.Row(-128)}, {cell.Row(128)}, {cell.Row(255)}, {cell.Row(-1)}, {cell.Row("")}, {cell.Row([]byte{})}, {cell.Row(false)}, {cell.Row(true)},
 		{cell.Row(7, 7)}, {cell.Row(7, "")}, {cell.Row("", 7)}, {cell.Row("a", "bc")}, {cell.Row("ab", "c")}, {cell.Row("abc")},
-		{cell.Row([16]byte{1})}, {cell.Row(make([]byte, 16))},
+		{cell.Row([16]byte{1})}, {cell.Row([16]byte{15: 1})}, {cell.Row(make([]byte, 16))},
 		{cell.Row(at), cell.Row(at.UTC()), cell.Row(at.Add(time.Microsecond)), cell.Row(&at)}, {cell.Row(1234)},
 		{cell.Row(net.ParseIP("192.0.2.1")), cell.Row(netip.MustParseAddr("192.0.2.1")), cell.Row(net.IPv4(192, 0, 2, 1).To4()), cell.Row(netip.MustParseAddr("::ffff:192.0.2.1"))},
 		{cell.Row(netip.MustParseAddr("2001:db8::1"))},
@@ -515,6 +515,10 @@ func TestValuesBeyondTheDomain(t *testing.T) {
 		require.ErrorIs(t, err, ope.ErrDomain)
 		_, err = f.Equal(math.NaN())
 		require.ErrorIs(t, err, ope.ErrDomain)
+	}
+	for _, column := range []store.Column{store.OrderedColumn("a", store.IPv4, store.MOPE), store.DeterministicColumn("b", store.IPv4)} {
+		_, err = registered(t, st, store.IPv4, column).Equal(netip.Addr{})
+		require.ErrorIs(t, err, ope.ErrDomain, "what is no address is no bound either")
 	}
 	random := registered(t, st, store.Float64, store.RandomisedColumn("f", store.Float64))
 	c, err := random.Seal(cell.Row(1), math.NaN())
