@@ -292,7 +292,7 @@ func (s *shard) passBy(ctx context.Context, at ope.Version, moved unitio.Moved, 
 			ok, err = s.take(p, g.Left, g.Right, at)
 		} else if err == nil {
 			ok, err = s.meet(p)
-			if ok = ok && err == nil && k.version() == at; ok {
+			if ok = ok && k.version() == at; ok {
 				err = s.learn(p.Unit, p.Elements)
 			}
 		}
