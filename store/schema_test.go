@@ -50,7 +50,7 @@ func TestSchemaMistakes(t *testing.T) {
 		{store.Schema{Name: "t", Key: key, SpreadBits: -2}, "a spread of -2 bits"},
 		{column(store.RandomisedColumn("key", store.Bool)), `"key"`},
 		{column(store.RandomisedColumn("a", store.Bool), store.PlainColumn("a", store.Bool)), `"a"`},
-		{column(store.RandomisedColumn("", store.Bool)), "column name"},
+		{column(store.RandomisedColumn("", store.Bool)), "a column name is empty"},
 		{column(store.RandomisedColumn("a\xff", store.Bool)), `"a\xff"`},
 		{column(store.RandomisedColumn("untyped", nil)), `"untyped"`},
 		{column(store.Column{}), `column name`},

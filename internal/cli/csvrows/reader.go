@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -82,6 +83,9 @@ func IsBzip2(head []byte) bool {
 		(bytes.HasPrefix(behind[1:], []byte("1AY&SY")) || bytes.HasPrefix(behind[1:], []byte("\x17rE8P\x90"))) // the latter of nothing
 }
 
+// beginsAsJSON matches what no file of cells begins with, since a quotation mark is at the beginning of a cell.
+var beginsAsJSON = regexp.MustCompile(`^\s*(\[\s*)?\{\s*"`)
+
 // New returns what reads the rows of a file, or an error for what is no text in UTF-8.
 func New(f io.Reader, comma rune, limit Limit) (*Reader, error) {
 	const peeked = 1 << 16
@@ -90,16 +94,20 @@ func New(f io.Reader, comma rune, limit Limit) (*Reader, error) {
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
+	if text, marked := bytes.CutPrefix(head, []byte("\xef\xbb\xbf")); marked { // as UTF-8
+		_, _ = b.Discard(len(head) - len(text)) // these bytes are there
+		head = text
+	}
 	starts := func(mark string) bool { return bytes.HasPrefix(head, []byte(mark)) }
 	cr := bytes.IndexByte(head, '\r')
 	switch {
-	case starts("\xef\xbb\xbf"): // the mark of UTF-8
-		_, _ = b.Discard(3) // these bytes are there
 	// Compressed files may have as many zero bytes as UTF-16.
 	case starts("\x1f\x8b"), starts("PK\x03\x04"), starts("\x28\xb5\x2f\xfd"), starts("\xfd7zXZ\x00"), IsBzip2(head):
 		return nil, errors.New("the file is compressed, or a spreadsheet's own: write it as CSV first")
 	case IsParquet(head):
 		return nil, errors.New("the file is in Parquet, and values are read from CSV: write it as CSV first")
+	case beginsAsJSON.Match(head):
+		return nil, errors.New("the file is in JSON, and is to be read as CSV: write it as CSV first")
 	case starts("\xff\xfe"), starts("\xfe\xff"), 4*bytes.Count(head, []byte{0}) > len(head):
 		return nil, errors.New("the text is in UTF-16, or is no text: write it in UTF-8 first, with 'iconv -f UTF-16 -t UTF-8', say")
 	}

@@ -385,6 +385,8 @@ func TestFilesThatAreNoText(t *testing.T) {
 		"BZh91AY&SY":                       "compressed",
 		"PK\x03\x04abc":                    "compressed, or a spreadsheet's own",
 		"PAR1\x15\x04\x15":                 "it as CSV first",
+		"{\"c\":1}\n{\"c\":2}\n":           "in JSON, and is to be read as CSV",
+		"\xef\xbb\xbf[\n {\n\"c\": 1},\n":  "in JSON",
 		"c,d\r1,2\r3,4\r":                  "carriage return alone",
 	} {
 		_, _, err := read(t, text, "c", CSVOptions{Type: "int64"})

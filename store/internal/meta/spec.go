@@ -146,7 +146,9 @@ func schemaError(err error) error {
 // older than the rule.
 func checkName(what, name string) error {
 	switch {
-	case len(name) == 0 || len(name) > 100:
+	case name == "":
+		return fmt.Errorf("%s is empty: it has 1 to 100 bytes", what)
+	case len(name) > 100:
 		return fmt.Errorf("%s has 1 to 100 bytes, this one %d", what, len(name))
 	case !utf8.ValidString(name):
 		return fmt.Errorf("%s is valid UTF-8, and %q is not", what, name)

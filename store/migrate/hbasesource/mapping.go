@@ -46,6 +46,14 @@ func familyOf(cell string) string {
 }
 
 // An Encoding says how a value is written as bytes. Numbers are as org.apache.hadoop.hbase.util.Bytes has them.
+//
+//	boolean                     1 byte, 0 is false
+//	int8, int16, int32, int64   1 to 8 bytes, two's complement, the highest byte first
+//	float32, float64            4 and 8 bytes of IEEE 754, the highest byte first
+//	milliseconds                a time, as an int64 of milliseconds since 1970 in UTC
+//	uuid                        16 bytes
+//	utf8                        a text
+//	bytes                       as they are
 type Encoding string
 
 // A codec reads and writes one encoding.

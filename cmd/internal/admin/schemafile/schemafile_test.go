@@ -128,7 +128,7 @@ func TestMistakes(t *testing.T) {
 		}},
 		{head + "columns:\n  - {name: k, type: bool, encryption: plain}\n", []string{`f:5:12: columns[0].name: two columns are named "k"`}},
 		{head + "columns:\n  - {name: a, type: uuid, encryption: ordered, scheme: mope}\n  - {name: b, type: bool, encryption: plain}\n  - {name: '', type: bool, encryption: plain}\n", []string{
-			`f:5:5: columns[0]: column "a": values of type uuid have no order`, `f:7:5: columns[2]: a column name has 1 to 100 bytes`,
+			`f:5:5: columns[0]: column "a": values of type uuid have no order`, `f:7:5: columns[2]: a column name is empty: it has 1 to 100 bytes`,
 		}},
 		{head + "columns:\n  - {name: a, type: int64, encryption: ordered, scheme: kerschbaum-published}\n", []string{`f:5:5: columns[0]: column "a": `}},
 		{"table: t\nKey: []\nkeys: []\n", []string{
