@@ -119,10 +119,7 @@ func (m *Migration) dropped(ctx context.Context, rec catalogue.Migration) ([]Rem
 		}
 	}
 	remains, err := m.source.Remains(ctx)
-	if err != nil {
-		return nil, ofSource(err)
-	}
-	return remains, nil
+	return remains, ofSource(err)
 }
 
 // remove removes the source, once: what is made under its name later is another table. What is not as the source was stays, and may be it.

@@ -231,7 +231,7 @@ func (m *Migration) Abort(ctx context.Context) error {
 }
 
 // Cutover makes the table the one that applications write. It asks for a complete verification without differences, after all was
-// copied. From then on [Mirror.Write] is [ErrCutOver].
+// copied. From then on [Mirror.Write] is [ErrCutOver]. Called again, it does nothing.
 //
 // Of a table with Conditional, or of pages, nothing is lost whatever still goes on. In any other one a dual write that sleeps since before the
 // cut-over may replace what was written after it: stop the writers first, or wait until none can be under way.
@@ -249,9 +249,12 @@ func (m *Migration) Cutover(ctx context.Context) error {
 		}
 		return nil
 	}
-	began, err := m.now(ctx)
-	rec, unread := m.record(ctx)
-	if err = cmp.Or(err, unread, ready(rec)); err == nil {
+	rec, err := m.record(ctx)
+	if err == nil && rec.Phase == catalogue.PhaseCutOver {
+		return m.failed("cut over", m.same(rec)) // somebody may not have heard of it
+	}
+	began, late := m.now(ctx)
+	if err = cmp.Or(err, late, ready(rec)); err == nil {
 		err = m.checked(ctx, rec)
 	}
 	if err != nil {
@@ -271,10 +274,7 @@ func (m *Migration) Cutover(ctx context.Context) error {
 // now returns the time, in milliseconds, by the clock of the source, whose write times are compared with it.
 func (m *Migration) now(ctx context.Context) (int64, error) {
 	at, err := m.source.Now(ctx)
-	if err != nil {
-		return 0, ofSource(err)
-	}
-	return at.UnixMilli(), nil
+	return at.UnixMilli(), ofSource(err)
 }
 
 // checked returns an error unless the source and the table still fit, and the table has what was written since it was verified.
@@ -283,11 +283,8 @@ func (m *Migration) checked(ctx context.Context, rec catalogue.Migration) error 
 		return err
 	}
 	d, err := m.source.Describe(ctx)
-	if err != nil {
-		return ofSource(err)
-	}
-	t, err := m.table.Refresh(ctx)
-	if err != nil {
+	t, late := m.table.Refresh(ctx)
+	if err := cmp.Or(ofSource(err), late); err != nil {
 		return err
 	}
 	var plan Plan
@@ -344,7 +341,12 @@ type sourceError struct{ error }
 
 func (e sourceError) Unwrap() error { return e.error }
 
-func ofSource(err error) error { return sourceError{fmt.Errorf("source: %w", err)} }
+func ofSource(err error) error {
+	if err != nil {
+		err = sourceError{fmt.Errorf("source: %w", err)}
+	}
+	return err
+}
 
 func notAt(rec catalogue.Migration, why string) error {
 	at := "there is none: begin with prepare"
