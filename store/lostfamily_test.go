@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,44 @@ func TestLostFamily(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrNoFamily)
 		require.ErrorContains(t, err, `the database has lost a part of table "t"`)
 		require.NotErrorIs(t, err, store.ErrNoTable)
+	}
+}
+
+// No index is begun that several tables use while one of them has lost a part: it would not come to an end, and nobody could write new values.
+func TestLostFamilyOfATableThatSharesAnIndex(t *testing.T) {
+	for _, opened := range []bool{false, true} {
+		db := drivertest.NewMemory()
+		st := open(t, db)
+		before, err := db.Families(background)
+		require.NoError(t, err)
+		var families []string // of the table that is to lose one
+		var kept *store.Table
+		for _, name := range []string{"lost", "kept"} {
+			kept, err = st.Create(background, store.Schema{
+				Name: name, Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
+				Columns: []store.Column{store.OrderedColumn("wide", store.Int32, store.Kerschbaum).DatabaseWide()},
+			})
+			require.NoError(t, err)
+			require.NoError(t, kept.Put(background, store.Row{"id": int64(1), "wide": int32(1)}))
+			if families == nil {
+				families, err = db.Families(background)
+				require.NoError(t, err)
+				families = slices.DeleteFunc(families, func(f string) bool { return !strings.HasPrefix(f, "t") || slices.Contains(before, f) })
+			}
+		}
+		require.Len(t, families, 1)
+		require.NoError(t, db.Drop(background, families[0]))
+		if !opened {
+			kept, err = open(t, db).Table(background, "kept")
+			require.NoError(t, err)
+		}
+		require.ErrorContains(t, kept.RebuildIndex(background, "wide", nil), `table "lost"`)
+		require.NoError(t, kept.Put(background, store.Row{"id": int64(2), "wide": int32(2)}))
+		report, err := kept.Verify(background, nil)
+		require.NoError(t, err)
+		require.True(t, report.Sound())
+		require.NoError(t, st.Drop(background, "lost"))
+		require.NoError(t, kept.RebuildIndex(background, "wide", nil))
 	}
 }
 

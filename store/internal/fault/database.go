@@ -10,9 +10,9 @@ import (
 )
 
 // Gone adds [ErrNoTable] to an error of the database where the reason is that the table was dropped. Only who opens it
-// again reads the catalogue, which tells that from a part that the database has lost.
+// again reads the catalogue, which tells that from a part that the database has lost: that is [ErrTampered], and said.
 func Gone(err error) error {
-	if errors.Is(err, driver.ErrNoFamily) {
+	if errors.Is(err, driver.ErrNoFamily) && !errors.Is(err, ErrTampered) {
 		return Besides(fmt.Errorf("%w: it was dropped, or the database has lost a part of it; open it again to see which", ErrNoTable), err)
 	}
 	return err

@@ -199,7 +199,7 @@ func (b *indexBuild) finishOnce(ctx context.Context, ref meta.IndexRef, metas []
 		for _, m := range metas {
 			tbl, err := b.db.Table(ctx, m, version)
 			if err != nil {
-				return err
+				return lost(ctx, b.db, m, err)
 			}
 			tables = append(tables, tbl)
 		}
