@@ -25,6 +25,7 @@ type process struct {
 type info struct {
 	began  string
 	zombie bool  // ended, not yet reaped by its parent
+	ending bool  // killed, or about to end, and still there
 	memory int64 // resident, in bytes
 }
 
@@ -63,6 +64,15 @@ func (p process) signal(sig os.Signal) error {
 	}
 	if err := h.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal process %d: %w", p.PID, err)
+	}
+	return nil
+}
+
+// waitSettled waits until a process that was killed is gone. It takes a moment until a server has given back
+// its memory, and its ports answer meanwhile. It returns at once if the process goes on.
+func (p process) waitSettled(ctx context.Context) error {
+	if i, ok := processInfo(p.PID); p.PID > 0 && ok && i.ending {
+		return p.waitGone(ctx)
 	}
 	return nil
 }

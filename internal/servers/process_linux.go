@@ -35,13 +35,17 @@ func processInfo(pid int) (info, bool) {
 		rest = rest[i+1:]
 	}
 	f := bytes.Fields(rest) // f[0] is field 3
-	if len(f) < 22 {
+	if len(f) < 29 {
 		return info{}, false
 	}
 	pages, _ := strconv.ParseInt(string(f[21]), 10, 64)
 	// The first thread may have ended, and others not yet. Until they have, the process keeps its ports and files.
 	ended := (f[0][0] == 'Z' || f[0][0] == 'X') && len(f[17]) == 1 && f[17][0] <= '1'
+	flags, _ := strconv.ParseUint(string(f[6]), 10, 64)
+	pending, _ := strconv.ParseUint(string(f[28]), 10, 64)
+	const exiting = 4 // PF_EXITING of the kernel
 	return info{
+		ending: f[0][0] == 'Z' || flags&exiting != 0 || pending&(1<<(syscall.SIGKILL-1)) != 0,
 		began:  bootID() + ":" + string(f[19]),
 		zombie: ended,
 		memory: pages * int64(os.Getpagesize()),

@@ -28,6 +28,7 @@ func processInfo(pid int) (info, bool) {
 	return info{
 		began:  strings.Join(f[2:], " "),
 		zombie: strings.HasPrefix(f[0], "Z"),
+		ending: strings.Contains(f[0], "E"), // "is trying to exit"
 		memory: kib << 10,
 	}, true
 }

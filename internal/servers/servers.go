@@ -324,6 +324,9 @@ func start(ctx context.Context, o Options, sp *spawner) (_ *Cluster, started boo
 	if st, err = lastState(o.Dir); err != nil {
 		return nil, false, err
 	}
+	if err := st.waitSettled(ctx); err != nil {
+		return nil, false, err
+	}
 	running := st.running()
 	if len(running) > 0 {
 		if sp != nil {

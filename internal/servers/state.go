@@ -69,6 +69,19 @@ func (s *state) running() []process {
 	return ps
 }
 
+// waitSettled waits for the end of those that were killed, so that who starts servers does not count them. A nil state has none.
+func (s *state) waitSettled(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	for _, e := range s.Nodes {
+		if err := e.Process.waitSettled(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // lockDir keeps two processes from starting or ending the servers of a folder at once.
 func lockDir(ctx context.Context, dir string, logf func(string, ...any)) (unlock func(), err error) {
 	return lockFile(ctx, filepath.Join(dir, "lock"), func() {
