@@ -227,3 +227,61 @@ func TestRestoreOfTheLowestCiphertext(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
+
+// A pair whose ciphertext leaves too few for the values below or above it is not taken, and those beside it are.
+func TestRestoreLeavesRoomAtTheEnds(t *testing.T) {
+	s := newIndexed(t, opetest.NewIndex(), ope.Uint16, nil)
+	top := ones(s.bits)
+	good := []Pair{{1000, s.bytes(u192{lo: 1 << 40})}, {2000, s.bytes(u192{lo: 1 << 50})}}
+	bad := []Pair{{3, s.bytes(u192{lo: 2})}, {1<<16 - 4, s.bytes(top.sub(u192{lo: 2}))}}
+	left, err := s.Restore(bg, slices.Concat(good, bad))
+	require.NoError(t, err)
+	require.Equal(t, bad, left)
+	exact := []Pair{{3, s.bytes(u192{lo: 3})}, {1<<16 - 4, s.bytes(top.sub(u192{lo: 3}))}}
+	left, err = newIndexed(t, opetest.NewIndex(), ope.Uint16, nil).Restore(bg, slices.Concat(good, exact))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// A record that another index of the same key and name has at its place, as of another backup, contradicts the records beside it:
+// who reads them together refuses all, and a check names each that does not follow the one before.
+func TestRecordsOfTwoIndexes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		other func(s *Indexed) Pair
+	}{
+		{"a higher value", func(s *Indexed) Pair { return Pair{3000, s.bytes(u192{lo: 1 << 45})} }},
+		{"the same value", func(s *Indexed) Pair { return Pair{1000, s.bytes(u192{lo: 1 << 45})} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ix, other := opetest.NewIndex(), opetest.NewIndex()
+			s := newIndexed(t, ix, ope.Uint16, &IndexedOptions{TargetsOnly: true})
+			odd := c.other(s)
+			for in, ps := range map[ope.Index][]Pair{ix: {{1000, s.bytes(u192{lo: 1 << 40})}, {2000, s.bytes(u192{lo: 1 << 50})}}, other: {odd}} {
+				left, err := newIndexed(t, in, ope.Uint16, &IndexedOptions{TargetsOnly: true}).Restore(bg, ps)
+				require.NoError(t, err)
+				require.Empty(t, left)
+			}
+			v, err := other.Read(bg, "unit", odd.Ciphertext, nil, 1)
+			require.NoError(t, err)
+			was, err := ix.Read(bg, "unit", headerKey, nil, 1)
+			require.NoError(t, err)
+			done, err := ix.Commit(bg, "unit", ope.Condition{State: ope.StateOpen}, ope.Change{Puts: v.Records, Meta: was.Meta})
+			require.NoError(t, err)
+			require.True(t, done)
+
+			fresh := newIndexed(t, ix, ope.Uint16, &IndexedOptions{TargetsOnly: true})
+			_, err = fresh.Encrypt(bg, 1050)
+			require.ErrorIs(t, err, ope.ErrIndex)
+			require.ErrorContains(t, err, "contradicts its neighbours")
+			named := 0
+			for _, err := range fresh.Check(bg, func(_ []byte, err error) {
+				require.ErrorContains(t, err, "contradicts its neighbours")
+				named++
+			}) {
+				require.NoError(t, err)
+			}
+			require.Equal(t, 1, named)
+		})
+	}
+}
