@@ -136,6 +136,61 @@ func TestCopiesOfRowsYetToBeConverted(t *testing.T) {
 	}
 }
 
+// A conversion may have come further than the rows that come back. It takes these up, too, before it ends.
+func TestConversionThatCameFurtherThanTheRows(t *testing.T) {
+	for _, tenants := range []bool{false, true} {
+		db := drivertest.NewMemory()
+		st := stores(t, db, 1)[0]
+		of := func(st *Store) *Table {
+			tbl, err := st.Table(t.Context(), "t")
+			require.NoError(t, err)
+			if tenants {
+				tbl, err = tbl.Tenant(t.Context(), "one")
+				require.NoError(t, err)
+			}
+			return tbl
+		}
+		_, err := st.Create(t.Context(), Schema{
+			Name: "t", Tenants: tenants, Key: []KeyPart{HashedPart("k", Int64)}, Columns: []Column{OrderedColumn("v", Int64, MOPE)},
+		})
+		require.NoError(t, err)
+		if tenants {
+			require.NoError(t, st.CreateTenant(t.Context(), "one"))
+		}
+		tbl := of(st)
+		var all []int64
+		for i := range int64(40) {
+			require.NoError(t, tbl.Put(t.Context(), Row{"k": i, "v": i}))
+			all = append(all, i)
+		}
+		require.NoError(t, st.Alter(t.Context(), "t", ChangeColumn(OrderedColumn("v", Int64, Wozniak))))
+		tbl = of(st)
+		restore := []func(){backUp(t, tbl.now().Data), backUp(t, tbl.now().Postings)}
+		for part := range 2 {
+			if part == 0 || tenants { // all rows of a tenant, while the table may have others
+				_, err = tbl.ConvertPart(t.Context(), inspect.Part{Index: part, Of: 2})
+				require.NoError(t, err)
+			}
+		}
+		for _, back := range restore {
+			back()
+		}
+		st = stores(t, db, 1)[0]
+		tbl = of(st)
+		found, err := tbl.Verify(t.Context(), &VerifyOptions{Repair: true, Grace: time.Millisecond})
+		require.NoError(t, err)
+		require.True(t, found.Sound())
+		whole, err := st.Table(t.Context(), "t")
+		require.NoError(t, err)
+		_, err = whole.Convert(t.Context(), nil)
+		require.NoError(t, err)
+		require.ElementsMatch(t, all, keysBy(t, tbl, Int64.Field("v").AtLeast(0)))
+		found, err = tbl.Verify(t.Context(), nil)
+		require.NoError(t, err)
+		require.Empty(t, found.Faults)
+	}
+}
+
 // A catalogue that is older than the rows is not changed by a repair: after a change the rows would be no newer, and lose values.
 func TestRepairUnderOlderCatalogue(t *testing.T) {
 	for name, scheme := range map[string]ColumnScheme{"kerschbaum": Kerschbaum, "ranked": KerschbaumRanked, "indexed": WozniakIndexed} {

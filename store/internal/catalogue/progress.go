@@ -75,6 +75,11 @@ func (p Progress) Has(s Span) bool {
 	return Spans(p.done()).Has(s)
 }
 
+// Meets reports whether some of a span is done.
+func (p Progress) Meets(s Span) bool {
+	return slices.ContainsFunc(p.done(), func(done Span) bool { return done[0] < s[1] && s[0] < done[1] })
+}
+
 // Spans are some of a table, in ascending order. No two of them meet.
 type Spans []Span
 

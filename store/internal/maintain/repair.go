@@ -101,6 +101,18 @@ func (v *Verifier) mendRows(ctx context.Context, found []rowCheck) error {
 	return errStale
 }
 
+// convertAgain has a conversion that goes on take up rows that it has passed, and that came back since.
+func (v *Verifier) convertAgain(ctx context.Context) error {
+	if !v.opts.Repair || v.part > 0 || v.report.PutBack {
+		return nil
+	}
+	err := (&rewrite.Conversion{Table: v.of}).Again(ctx)
+	if errors.Is(err, catalogue.ErrPutBack) {
+		v.report.PutBack, err = true, nil
+	}
+	return err
+}
+
 // mendRanks makes indexes again that contradict the ranks of rows, and reports whether it has.
 func (v *Verifier) mendRanks(ctx context.Context, found []rowCheck) (mended bool, err error) {
 	for i := range found {

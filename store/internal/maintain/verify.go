@@ -135,6 +135,9 @@ func (v *Verifier) check(ctx context.Context) error {
 	if err := v.checkRows(ctx); err != nil {
 		return err
 	}
+	if err := v.convertAgain(ctx); err != nil {
+		return err
+	}
 	return v.checkPostings(ctx)
 }
 

@@ -303,6 +303,27 @@ func clearExpired(ctx context.Context, t *engine.Engine, rows []driver.Row) erro
 	return err
 }
 
+// Again converts once more what counts as converted, while a round goes on. After a restore that may be further than the rows are, whose
+// index entries the end of the round would take away.
+func (c *Conversion) Again(ctx context.Context) error {
+	p, _, err := c.Table.Progress(ctx)
+	if err != nil || p.Over || len(p.Parts) == 0 {
+		return err
+	}
+	t, err := c.Table.Settled(ctx)
+	if err != nil || p.Target != t.Since {
+		return err
+	}
+	for part := range p.Parts {
+		if p.Meets(catalogue.SpanOf(part, len(p.Parts))) {
+			if _, err := c.part(ctx, t, p, part, len(p.Parts)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // finish ends the round, if it still is the present one: then all its parts are done. It says in the
 // table's entry that all rows are converted, unless they are those of one tenant.
 func (c *Conversion) finish(ctx context.Context, t *engine.Engine, began catalogue.Progress) error {
