@@ -321,13 +321,12 @@ func (s *Indexed) plan(u *unit, lot []uint64, given map[uint64]u192) (*plan, err
 	p := &plan{nonce: u.nonce, count: u.count, min: u.low.c, max: u.high.c}
 	for _, x := range lot {
 		low, high := s.known.around(x)
-		if a, b := p.fresh.around(x); a != nil || b != nil {
-			if a != nil && a.x > low.x {
-				low = a
-			}
-			if b != nil && b.x < high.x {
-				high = b
-			}
+		a, b := p.fresh.around(x)
+		if a != nil && a.x > low.x {
+			low = a
+		}
+		if b != nil && b.x < high.x {
+			high = b
 		}
 		if low.x == x { // it was drawn on the way to another
 			p.targets = append(p.targets, *low)
@@ -342,6 +341,8 @@ func (s *Indexed) plan(u *unit, lot []uint64, given map[uint64]u192) (*plan, err
 		var drawn []pair
 		if c, some := given[x]; some && (pair{x: x, c: c}).fits(*low, *high) {
 			drawn = []pair{{x: x, c: c}}
+		} else if !low.leavesRoom(*high) { // of a damaged unit, which a draw would damage more
+			return nil, u.corrupt(s.bytes(high.c), "contradicts its neighbours")
 		} else if err := between(*low, *high).sample(x, s.coins, func(d uint64, c u192) {
 			s.stats.Samplings++
 			if s.keep || d == x {

@@ -237,6 +237,18 @@ func TestRestoreLeavesRoomAtTheEnds(t *testing.T) {
 	left, err := s.Restore(bg, slices.Concat(good, bad))
 	require.NoError(t, err)
 	require.Equal(t, bad, left)
+	small := func() *Indexed {
+		return newIndexed(t, opetest.NewIndex(), ope.Uint16, &IndexedOptions{RangeBits: 20, AllowSmallRange: true})
+	}
+	for s, p := range map[*Indexed]Pair{
+		newIndexed(t, opetest.NewIndex(), ope.Uint16, nil): bad[0],
+		newIndexed(t, opetest.NewIndex(), ope.Uint16, nil): bad[1],
+		small(): {1000, small().bytes(u192{lo: 1 << 20})}, // more bits than the range has
+	} {
+		left, err = s.Restore(bg, []Pair{p})
+		require.NoError(t, err)
+		require.Equal(t, []Pair{p}, left)
+	}
 	exact := []Pair{{3, s.bytes(u192{lo: 3})}, {1<<16 - 4, s.bytes(top.sub(u192{lo: 3}))}}
 	left, err = newIndexed(t, opetest.NewIndex(), ope.Uint16, nil).Restore(bg, slices.Concat(good, exact))
 	require.NoError(t, err)
@@ -244,7 +256,7 @@ func TestRestoreLeavesRoomAtTheEnds(t *testing.T) {
 }
 
 // A record that another index of the same key and name has at its place, as of another backup, contradicts the records beside it:
-// who reads them together refuses all, and a check names each that does not follow the one before.
+// who needs them refuses, and adds nothing to them, and a check names the one that does not follow.
 func TestRecordsOfTwoIndexes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -252,6 +264,7 @@ func TestRecordsOfTwoIndexes(t *testing.T) {
 	}{
 		{"a higher value", func(s *Indexed) Pair { return Pair{3000, s.bytes(u192{lo: 1 << 45})} }},
 		{"the same value", func(s *Indexed) Pair { return Pair{1000, s.bytes(u192{lo: 1 << 45})} }},
+		{"no ciphertexts for values between", func(s *Indexed) Pair { return Pair{1100, s.bytes(u192{lo: 1<<40 + 50})} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ix, other := opetest.NewIndex(), opetest.NewIndex()
