@@ -597,3 +597,18 @@ func FuzzRemark(f *testing.F) {
 		}
 	})
 }
+
+// Once a context has ended, no program is started and no key derived.
+func TestContextThatHasEnded(t *testing.T) {
+	ended, end := context.WithCancel(background)
+	p := behaves(t, "local", keyFile(t))
+	byProgram, err := p.Wrap(background, theKey)
+	require.NoError(t, err)
+	byPassphrase, err := passphrase(t, "correct horse").wrap(background, theKey, cheap)
+	require.NoError(t, err)
+	end()
+	_, err = p.Unwrap(ended, byProgram)
+	require.Equal(t, context.Canceled, err)
+	_, err = passphrase(t, "correct horse").Unwrap(ended, byPassphrase)
+	require.Equal(t, context.Canceled, err)
+}

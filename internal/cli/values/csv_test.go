@@ -475,6 +475,16 @@ func TestNoRowIsRead(t *testing.T) {
 	require.ErrorContains(t, err, "no row has a cell there")
 }
 
+func TestUnknownType(t *testing.T) {
+	_, err := KindByName("int65")
+	require.ErrorContains(t, err, `unknown type "int65": there is `+KindNames()[0])
+	for _, name := range KindNames() {
+		k, err := KindByName(name)
+		require.NoError(t, err)
+		require.Equal(t, name, k.Name)
+	}
+}
+
 // A timestamp is stored if it can be printed and read again. Any is a bound.
 func TestTimestampsHaveYears(t *testing.T) {
 	k, err := KindByName("timestamp")
