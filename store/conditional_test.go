@@ -451,38 +451,41 @@ func TestUpdateRefuses(t *testing.T) {
 // A repair gives rows whose key parts have no place in an index that was lost, and has others by now, new keys. A row that a client
 // puts there meanwhile stays: the condition says so, and not a look before.
 func TestRepairedKeysReplaceNoRows(t *testing.T) {
-	memory := drivertest.NewMemory()
-	schema := store.Schema{
-		Name: "steps", Conditional: true, Key: []store.KeyPart{store.OrderedPart("n", store.Int32, store.WozniakIndexed)},
-		Columns: []store.Column{store.RandomisedColumn("note", store.String)},
-	}
-	row := func(n int32, note string) store.Row { return store.Row{"n": n, "note": note} }
-	tbl := create(t, open(t, memory), schema)
-	require.NoError(t, tbl.Put(background, row(1, "one")))
-	require.NoError(t, tbl.Put(background, row(3, "three")))
-	f, rows := units(t, memory)
-	for _, unit := range rows {
-		require.NoError(t, f.Apply(background, driver.Mutation{Row: unit.Key, DeleteRow: true}))
-	}
-	other, err := open(t, memory).Table(background, "steps")
-	require.NoError(t, err)
-	require.NoError(t, other.Put(background, row(9, "nine"))) // with the ciphertext that 1 had
-
-	puts := 0
-	st := open(t, hooked{memory, func() {
-		if puts++; puts == 1 {
-			require.NoError(t, other.Put(background, row(3, "new")))
+	for puts := 0; puts == 0; { // once in some forty times the keys have their places by chance
+		memory := drivertest.NewMemory()
+		schema := store.Schema{
+			Name: "steps", Conditional: true, Key: []store.KeyPart{store.OrderedPart("n", store.Int32, store.WozniakIndexed)},
+			Columns: []store.Column{store.RandomisedColumn("note", store.String)},
 		}
-	}, false})
-	tbl, err = st.Table(background, "steps")
-	require.NoError(t, err)
-	_, err = tbl.Verify(background, &store.VerifyOptions{Repair: true, Grace: 1})
-	require.NoError(t, err)
-	require.Positive(t, puts)
-	for _, want := range []store.Row{row(1, "one"), row(3, "new"), row(9, "nine")} {
-		got, err := other.Get(background, want)
+		row := func(n int32, note string) store.Row { return store.Row{"n": n, "note": note} }
+		tbl := create(t, open(t, memory), schema)
+		require.NoError(t, tbl.Put(background, row(1, "one")))
+		require.NoError(t, tbl.Put(background, row(3, "three")))
+		f, rows := units(t, memory)
+		for _, unit := range rows {
+			require.NoError(t, f.Apply(background, driver.Mutation{Row: unit.Key, DeleteRow: true}))
+		}
+		other, err := open(t, memory).Table(background, "steps")
 		require.NoError(t, err)
-		require.Equal(t, showRow(want), showRow(got))
+		require.NoError(t, other.Put(background, row(9, "nine"))) // with the ciphertext that 1 had
+
+		st := open(t, hooked{memory, func() {
+			if puts++; puts == 1 {
+				require.NoError(t, other.Put(background, row(3, "new")))
+			}
+		}, false})
+		tbl, err = st.Table(background, "steps")
+		require.NoError(t, err)
+		_, err = tbl.Verify(background, &store.VerifyOptions{Repair: true, Grace: 1})
+		require.NoError(t, err)
+		if puts == 0 {
+			continue
+		}
+		for _, want := range []store.Row{row(1, "one"), row(3, "new"), row(9, "nine")} {
+			got, err := other.Get(background, want)
+			require.NoError(t, err)
+			require.Equal(t, showRow(want), showRow(got))
+		}
+		require.Len(t, collect(t, other, store.Query{}), 3)
 	}
-	require.Len(t, collect(t, other, store.Query{}), 3)
 }
