@@ -53,18 +53,6 @@ func outsideIn() []int64 {
 	return append([]int64{-1000, 1000}, arrival.OutsideIn(400, func(int) bool { return random.IntN(2) == 0 })...)
 }
 
-// requireHas checks that an index has ascending values and no others, in their order.
-func requireHas(t *testing.T, index ope.Index, values []int64) {
-	t.Helper()
-	var got []int64
-	for e, err := range newClient(t, index, ope.Int64, nil).Range(t.Context(), ope.Int64.Min, ope.Int64.Max) {
-		require.NoError(t, err)
-		got = append(got, e.Plaintext)
-	}
-	require.Equal(t, values, got)
-	requireCheckPasses(t, index)
-}
-
 // A rebalancing moves nothing across what others have put where it does not read, as it knows what was there.
 func TestRebalanceBesideValuesBetweenItsCommits(t *testing.T) {
 	for _, ascending := range []bool{true, false} { // so that it moves values down, or up

@@ -61,6 +61,18 @@ func TestRebalanceForgetsTheOrderOfInsertion(t *testing.T) {
 	}
 }
 
+// requireHas checks that an index has ascending values and no others, in their order.
+func requireHas(t *testing.T, index ope.Index, values []int64) {
+	t.Helper()
+	var got []int64
+	for e, err := range newClient(t, index, ope.Int64, nil).Range(t.Context(), ope.Int64.Min, ope.Int64.Max) {
+		require.NoError(t, err)
+		got = append(got, e.Plaintext)
+	}
+	require.Equal(t, values, got)
+	requireCheckPasses(t, index)
+}
+
 func requireCheckPasses(t *testing.T, index ope.Index) {
 	s := newClient(t, index, ope.Int64, nil)
 	for _, err := range s.Check(t.Context(), func(record []byte, err error) { t.Errorf("%x: %v", record, err) }) {
@@ -104,13 +116,7 @@ func TestRebalanceBesideInsertions(t *testing.T) {
 	require.NotEmpty(t, more)
 	values = append(values, more...)
 	slices.Sort(values)
-	var got []int64
-	for e, err := range newClient(t, index, ope.Int64, nil).Range(t.Context(), s.domain.Min, s.domain.Max) {
-		require.NoError(t, err)
-		got = append(got, e.Plaintext)
-	}
-	require.Equal(t, values, got)
-	requireCheckPasses(t, index)
+	requireHas(t, index, values)
 }
 
 // A leaving index counts the labels that were left which a read goes past, as databases do with what was deleted: up to

@@ -1,10 +1,8 @@
 package rewrite
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -38,7 +36,7 @@ func behind(ctx context.Context, db *session.Database, ref meta.IndexRef) error 
 		if uses {
 			err = lost(ctx, db, m, err)
 		}
-		dropped := !errors.Is(err, fault.ErrTampered) && (errors.Is(err, fault.ErrNoTable) || errors.Is(err, driver.ErrNoFamily))
+		dropped := isGone(err) && !errors.Is(err, fault.ErrTampered)
 		if err != nil && !dropped && (uses || errors.Is(err, catalogue.ErrPutBack)) { // other tables may have faults of their own
 			return err
 		}
@@ -49,13 +47,22 @@ func behind(ctx context.Context, db *session.Database, ref meta.IndexRef) error 
 // lost returns the error of a table that is there no more, unless the catalogue has it still: then the database has lost a part of it.
 // No index that it uses comes to an end, and nobody writes new values, until that is back or the table is dropped.
 func lost(ctx context.Context, db *session.Database, m *meta.Table, err error) error {
-	if !errors.Is(err, fault.ErrNoTable) && !errors.Is(err, driver.ErrNoFamily) {
+	if !isGone(err) {
 		return err
 	}
-	if _, now := db.Named(ctx, m.Name); !errors.Is(now, fault.ErrNoTable) {
-		err = cmp.Or(now, fmt.Errorf("%w: the database has lost a part of table %q: %w", fault.ErrTampered, m.Name, err))
+	now, _, failed := db.Catalogue.Table(ctx, m.Name)
+	switch {
+	case errors.Is(failed, fault.ErrNoTable), failed == nil && now.ID != m.ID:
+		return err
+	case failed != nil:
+		return failed
 	}
-	return err
+	return db.Lost(ctx, now, err)
+}
+
+// isGone reports whether an error says that a table, or a part of it, is not there.
+func isGone(err error) bool {
+	return errors.Is(err, fault.ErrNoTable) || errors.Is(err, driver.ErrNoFamily)
 }
 
 // newer returns an error if one of some rows of a table is newer than the catalogue. 0 is all.

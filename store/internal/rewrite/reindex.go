@@ -154,7 +154,7 @@ func (b *indexBuild) finish(ctx context.Context, ref meta.IndexRef) error {
 			return err
 		}
 		err = b.finishOnce(ctx, ref, metas, version)
-		dropped := errors.Is(err, fault.ErrNoTable) || errors.Is(err, driver.ErrNoFamily)
+		dropped := isGone(err)
 		if !dropped && !fault.Refused(err) {
 			return err
 		}

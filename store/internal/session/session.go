@@ -195,11 +195,16 @@ func (db *Database) named(ctx context.Context, name string, apart func(*meta.Tab
 			return nil, err
 		}
 		if last != nil && last.ID == m.ID && last.Version == m.Version {
-			return nil, fmt.Errorf("%w: the database has lost a part of table %q: %s: %w", fault.ErrTampered, name, db.wayOut(ctx, m), err)
+			return nil, db.Lost(ctx, m, err)
 		}
 		last = m
 		pause.Repeats(ctx, "schema_changed")
 	}
+}
+
+// Lost returns the error of a table that the catalogue has, and of which the database has lost a part, as another error says.
+func (db *Database) Lost(ctx context.Context, m *meta.Table, err error) error {
+	return fmt.Errorf("%w: the database has lost a part of table %q: %s: %w", fault.ErrTampered, m.Name, db.wayOut(ctx, m), err)
 }
 
 // wayOut says what to do about a table of which a family is lost.
